@@ -1,0 +1,18 @@
+package dev.halcyon.engine.backend;
+
+/**
+ * The shape of a paged KV cache.
+ *
+ * @param layers decoder layers
+ * @param blocks blocks per layer
+ * @param blockSize tokens in a block, a power of two
+ * @param heads KV heads
+ * @param headDim elements of a head
+ */
+public record KvShape(int layers, int blocks, int blockSize, int heads, int headDim) {
+
+  /** The bytes of one block over all layers, keys and values, for elements of {@code elementBytes}. */
+  public long blockBytes(int elementBytes) {
+    return 2L * layers * blockSize * heads * headDim * elementBytes;
+  }
+}
