@@ -6,8 +6,9 @@ import java.util.Map;
 import java.util.Objects;
 
 /**
- * The log-probabilities at one position: of the token that stands there, and of the most likely ones. They
- * are the log-softmax of the model's logits as they are, before penalties, bias and temperature.
+ * The log-probabilities at one position: of the token that stands there, and of the most likely
+ * ones. They are the log-softmax of the model's logits as they are, before penalties, bias and
+ * temperature.
  *
  * @param tokenId the token that stands at the position
  * @param entries by token id, in order of rank; always has {@code tokenId}

@@ -1,10 +1,11 @@
 package dev.halcyon.engine.backend;
 
 /**
- * What attention needs to know of a layer. A packed row of queries, keys and values holds queryHeads *
- * headDim queries, then kvHeads * headDim keys, then as many values.
+ * What attention needs to know of a layer. A packed row of queries, keys and values holds
+ * queryHeads * headDim queries, then kvHeads * headDim keys, then as many values.
  *
- * @param queryHeads query heads, a multiple of kvHeads; query head h reads KV head h / (queryHeads / kvHeads)
+ * @param queryHeads query heads, a multiple of kvHeads; query head h reads KV head h / (queryHeads
+ *     / kvHeads)
  * @param kvHeads key and value heads
  * @param headDim elements of a head
  * @param scale the factor on query-key products

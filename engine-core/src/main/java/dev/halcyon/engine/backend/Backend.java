@@ -8,14 +8,14 @@ import java.nio.FloatBuffer;
 import java.util.List;
 
 /**
- * The fused operations that a decoder is composed of, over opaque device buffers. Not a tensor algebra: an
- * operation exists because a model needs it.
+ * The fused operations that a decoder is composed of, over opaque device buffers. Not a tensor
+ * algebra: an operation exists because a model needs it.
  *
- * <p>Buffers of activations hold rows of {@link #activationType()} elements, row-major and dense from their
- * start; every operation takes the number of rows that count, and touches no others. Operations take effect
- * in the order in which they are called; {@link #synchronize()} waits for all of them. One thread, the owner,
- * calls a backend. Products accumulate in float32, and a row's result does not depend on the other rows of
- * the batch beyond rounding.
+ * <p>Buffers of activations hold rows of {@link #activationType()} elements, row-major and dense
+ * from their start; every operation takes the number of rows that count, and touches no others.
+ * Operations take effect in the order in which they are called; {@link #synchronize()} waits for
+ * all of them. One thread, the owner, calls a backend. Products accumulate in float32, and a row's
+ * result does not depend on the other rows of the batch beyond rounding.
  */
 public interface Backend extends AutoCloseable {
 
@@ -34,29 +34,35 @@ public interface Backend extends AutoCloseable {
   }
 
   /**
-   * Makes weights resident, in their stored type, as one matrix: the rows of the parts in order. All parts
-   * have the same number of columns; vectors are joined to one longer vector (one row).
+   * Makes weights resident, in their stored type, as one matrix: the rows of the parts in order.
+   * All parts have the same number of columns; vectors are joined to one longer vector (one row).
    */
   Matrix load(List<HostTensor> parts);
 
-  /** Makes rotation tables resident: {@code cos} and {@code sin} hold [positions, rotaryDim / 2]. */
+  /**
+   * Makes rotation tables resident: {@code cos} and {@code sin} hold [positions, rotaryDim / 2].
+   */
   RopeTable loadRope(int positions, int rotaryDim, FloatBuffer cos, FloatBuffer sin);
 
   /** Allocates a zeroed KV cache. */
   KvStorage allocateKv(KvShape shape);
 
-  /** Makes the batch of the next step known to the device. The arrays may be reused after the step. */
+  /**
+   * Makes the batch of the next step known to the device. The arrays may be reused after the step.
+   */
   DeviceBatch upload(Batch batch);
 
   /** out[row] = table[tokenIds[row]] * scale. */
   void embed(Matrix table, DeviceBatch batch, float scale, DeviceBuffer out);
 
   /**
-   * out[row] = x[row] / sqrt(mean(x[row]^2) + eps) * (weight + weightOffset). {@code out} may be {@code x}.
+   * out[row] = x[row] / sqrt(mean(x[row]^2) + eps) * (weight + weightOffset). {@code out} may be
+   * {@code x}.
    *
    * @param weightOffset 0, or 1 for families that store the weight less one
    */
-  void rmsNorm(DeviceBuffer x, Matrix weight, float weightOffset, float eps, int rows, DeviceBuffer out);
+  void rmsNorm(
+      DeviceBuffer x, Matrix weight, float weightOffset, float eps, int rows, DeviceBuffer out);
 
   /** residual[row] += delta[row], then out[row] = rmsNorm(residual[row]). */
   void addRmsNorm(
@@ -69,8 +75,8 @@ public interface Backend extends AutoCloseable {
       DeviceBuffer out);
 
   /**
-   * Normalises heads inside packed rows, in place: {@code heads} runs of weight.cols() elements that begin at
-   * element {@code firstCol} of each row of {@code rowCols} elements.
+   * Normalises heads inside packed rows, in place: {@code heads} runs of weight.cols() elements
+   * that begin at element {@code firstCol} of each row of {@code rowCols} elements.
    */
   void rmsNormHeads(
       DeviceBuffer x,
@@ -86,22 +92,37 @@ public interface Backend extends AutoCloseable {
   void linear(DeviceBuffer x, int rows, Matrix weight, Matrix bias, DeviceBuffer out);
 
   /**
-   * Rotates the queries in place and writes the rotated keys and the values of packed rows to their slots.
+   * Rotates the queries in place and writes the rotated keys and the values of packed rows to their
+   * slots.
    *
    * @param rope null for layers without rotary embedding
    */
   void ropeAndWriteKv(
-      DeviceBatch batch, DeviceBuffer qkv, AttentionSpec spec, RopeTable rope, KvStorage kv, int layer);
+      DeviceBatch batch,
+      DeviceBuffer qkv,
+      AttentionSpec spec,
+      RopeTable rope,
+      KvStorage kv,
+      int layer);
 
   /**
-   * Causal attention of each row's rotated queries (in packed rows) over its sequence's blocks: out is [rows,
-   * queryHeads * headDim]. A row at position p sees positions max(0, p - slidingWindow + 1) to p.
+   * Causal attention of each row's rotated queries (in packed rows) over its sequence's blocks: out
+   * is [rows, queryHeads * headDim]. A row at position p sees positions max(0, p - slidingWindow +
+   * 1) to p.
    */
   void attention(
-      DeviceBatch batch, DeviceBuffer qkv, AttentionSpec spec, KvStorage kv, int layer, DeviceBuffer out);
+      DeviceBatch batch,
+      DeviceBuffer qkv,
+      AttentionSpec spec,
+      KvStorage kv,
+      int layer,
+      DeviceBuffer out);
 
-  /** out[row, i] = activation(gateUp[row, i]) * gateUp[row, inner + i]; gateUp is [rows, 2 * inner]. */
-  void gatedActivation(DeviceBuffer gateUp, int rows, int inner, Activation activation, DeviceBuffer out);
+  /**
+   * out[row, i] = activation(gateUp[row, i]) * gateUp[row, inner + i]; gateUp is [rows, 2 * inner].
+   */
+  void gatedActivation(
+      DeviceBuffer gateUp, int rows, int inner, Activation activation, DeviceBuffer out);
 
   /** out[i] = x[indices[i]] for i below count; rows of {@code cols} elements. */
   void gatherRows(DeviceBuffer x, int cols, int[] indices, int count, DeviceBuffer out);
@@ -110,9 +131,10 @@ public interface Backend extends AutoCloseable {
   void transformLogits(DeviceBuffer logits, int rows, int cols, float scale, float softcap);
 
   /**
-   * Samples one token for each entry from a row of logits [rows, vocabSize], and what else the entry asks for
-   * (logprobs, a copy of its logits). Several entries may read the same row. The row's buffer is not changed.
-   * An entry whose logits processor fails gives a result that carries the error; it fails no other.
+   * Samples one token for each entry from a row of logits [rows, vocabSize], and what else the
+   * entry asks for (logprobs, a copy of its logits). Several entries may read the same row. The
+   * row's buffer is not changed. An entry whose logits processor fails gives a result that carries
+   * the error; it fails no other.
    */
   List<SampledToken> sample(DeviceBuffer logits, int vocabSize, List<SamplingRow> entries);
 
@@ -122,7 +144,10 @@ public interface Backend extends AutoCloseable {
   /** Waits until everything that was called has taken effect. */
   void synchronize();
 
-  /** Frees what the backend itself holds. Buffers, matrices and caches are closed by their owners first. */
+  /**
+   * Frees what the backend itself holds. Buffers, matrices and caches are closed by their owners
+   * first.
+   */
   @Override
   void close();
 }

@@ -6,8 +6,9 @@ import java.util.List;
 /**
  * A weight tensor as it lies in host memory, most often a mapped file, row-major and little-endian.
  *
- * <p>A tensor larger than one buffer is split at row borders: segment {@code i} holds rows {@code i *
- * rowsPerSegment} up to the next segment. A one-dimensional tensor is one row of {@code cols} elements.
+ * <p>A tensor larger than one buffer is split at row borders: segment {@code i} holds rows {@code i
+ * * rowsPerSegment} up to the next segment. A one-dimensional tensor is one row of {@code cols}
+ * elements.
  *
  * @param name the checkpoint's name of the tensor, for messages
  * @param dtype the stored element type

@@ -11,7 +11,9 @@ package dev.halcyon.engine.backend;
  */
 public record KvShape(int layers, int blocks, int blockSize, int heads, int headDim) {
 
-  /** The bytes of one block over all layers, keys and values, for elements of {@code elementBytes}. */
+  /**
+   * The bytes of one block over all layers, keys and values, for elements of {@code elementBytes}.
+   */
   public long blockBytes(int elementBytes) {
     return 2L * layers * blockSize * heads * headDim * elementBytes;
   }

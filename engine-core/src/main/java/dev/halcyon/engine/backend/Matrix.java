@@ -1,8 +1,8 @@
 package dev.halcyon.engine.backend;
 
 /**
- * A weight resident on a backend in its stored type: a matrix of [rows, cols], or a vector as one row.
- * Freed by its owner.
+ * A weight resident on a backend in its stored type: a matrix of [rows, cols], or a vector as one
+ * row. Freed by its owner.
  */
 public interface Matrix extends AutoCloseable {
 

@@ -1,6 +1,9 @@
 package dev.halcyon.engine.sampling;
 
-/** A sequence's tokens: the prompt, then what was generated. Read by the sampler, grown by the executor. */
+/**
+ * A sequence's tokens: the prompt, then what was generated. Read by the sampler, grown by the
+ * executor.
+ */
 public interface TokenHistory {
 
   /** The number of tokens. */

@@ -5,7 +5,9 @@ import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.Optional;
 
-/** The files of a checkpoint, whether they lie in a directory or among an application's resources. */
+/**
+ * The files of a checkpoint, whether they lie in a directory or among an application's resources.
+ */
 public interface ModelFiles {
 
   /** What to call this checkpoint in messages. */
@@ -21,8 +23,8 @@ public interface ModelFiles {
   long size(String name) throws IOException;
 
   /**
-   * A range of a file as a direct, little-endian buffer, mapped where the file allows it and unmapped when
-   * the buffer is collected.
+   * A range of a file as a direct, little-endian buffer, mapped where the file allows it and
+   * unmapped when the buffer is collected.
    *
    * @param length at most {@link Integer#MAX_VALUE}
    */
