@@ -1,0 +1,291 @@
+package dev.halcyon.engine.backend.cpu;
+
+import static dev.halcyon.engine.backend.cpu.CpuBuffer.floats;
+
+import dev.halcyon.engine.backend.Activation;
+import dev.halcyon.engine.backend.AttentionSpec;
+import dev.halcyon.engine.backend.Backend;
+import dev.halcyon.engine.backend.BackendOptions;
+import dev.halcyon.engine.backend.Batch;
+import dev.halcyon.engine.backend.DType;
+import dev.halcyon.engine.backend.DeviceBatch;
+import dev.halcyon.engine.backend.HostTensor;
+import dev.halcyon.engine.backend.KvShape;
+import dev.halcyon.engine.backend.KvStorage;
+import dev.halcyon.engine.backend.Matrix;
+import dev.halcyon.engine.backend.RopeTable;
+import dev.halcyon.engine.logits.DeviceBuffer;
+import dev.halcyon.engine.sampling.SampledToken;
+import dev.halcyon.engine.sampling.SamplingRow;
+import java.nio.FloatBuffer;
+import java.util.List;
+
+/**
+ * The CPU backend: checks arguments and hands them to the operation's own class. Every operation is
+ * complete when it returns.
+ */
+final class CpuBackend implements Backend {
+
+  private final CpuMemory memory;
+  private final Kernels kernels;
+  private final WorkerPool pool;
+  private final Scratch[] scratch;
+  private final NormOps norms;
+  private final RowOps rowOps;
+  private final LinearOp linear;
+  private final RopeOp rope;
+  private final AttentionOp attention;
+
+  /**
+   * @param blas null to do without
+   */
+  CpuBackend(BackendOptions options, Kernels kernels, Blas blas) {
+    this.memory = new CpuMemory(options.memoryBytes());
+    this.kernels = kernels;
+    this.pool = new WorkerPool(options.threads());
+    this.scratch = new Scratch[options.threads()];
+    for (int i = 0; i < scratch.length; i++) {
+      scratch[i] = new Scratch();
+    }
+    norms = new NormOps(pool, scratch, kernels);
+    rowOps = new RowOps(pool, scratch, kernels);
+    linear = new LinearOp(pool, scratch, kernels, blas);
+    rope = new RopeOp(pool, scratch);
+    attention = new AttentionOp(pool, scratch, kernels);
+  }
+
+  @Override
+  public String name() {
+    return CpuBackendProvider.NAME;
+  }
+
+  @Override
+  public CpuMemory memory() {
+    return memory;
+  }
+
+  @Override
+  public DType activationType() {
+    return DType.F32;
+  }
+
+  @Override
+  public Matrix load(List<HostTensor> parts) {
+    return CpuMatrix.load(parts, kernels);
+  }
+
+  @Override
+  public RopeTable loadRope(int positions, int rotaryDim, FloatBuffer cos, FloatBuffer sin) {
+    return new CpuRopeTable(positions, rotaryDim, cos, sin);
+  }
+
+  @Override
+  public KvStorage allocateKv(KvShape shape) {
+    return new CpuKvStorage(shape, memory);
+  }
+
+  @Override
+  public DeviceBatch upload(Batch batch) {
+    return new CpuBatch(batch);
+  }
+
+  @Override
+  public void embed(Matrix table, DeviceBatch batch, float scale, DeviceBuffer out) {
+    Batch rows = CpuBatch.of(batch).batch();
+    CpuMatrix matrix = CpuMatrix.of(table, "table");
+    rowOps.embed(matrix, rows, scale, floats(out, elements(rows.rows(), table.cols()), "out"));
+  }
+
+  @Override
+  public void rmsNorm(
+      DeviceBuffer x, Matrix weight, float weightOffset, float eps, int rows, DeviceBuffer out) {
+    long size = elements(rows, weight.cols());
+    norms.rmsNorm(
+        floats(x, size, "x"),
+        CpuMatrix.vector(weight, weight.cols(), "weight"),
+        weightOffset,
+        eps,
+        rows,
+        floats(out, size, "out"));
+  }
+
+  @Override
+  public void addRmsNorm(
+      DeviceBuffer residual,
+      DeviceBuffer delta,
+      Matrix weight,
+      float weightOffset,
+      float eps,
+      int rows,
+      DeviceBuffer out) {
+    long size = elements(rows, weight.cols());
+    norms.addRmsNorm(
+        floats(residual, size, "residual"),
+        floats(delta, size, "delta"),
+        CpuMatrix.vector(weight, weight.cols(), "weight"),
+        weightOffset,
+        eps,
+        rows,
+        floats(out, size, "out"));
+  }
+
+  @Override
+  public void rmsNormHeads(
+      DeviceBuffer x,
+      int rowCols,
+      int firstCol,
+      int heads,
+      Matrix weight,
+      float weightOffset,
+      float eps,
+      int rows) {
+    if (firstCol < 0 || heads < 0 || firstCol + (long) heads * weight.cols() > rowCols) {
+      throw new IllegalArgumentException(
+          heads + " heads from column " + firstCol + " don't fit rows of " + rowCols);
+    }
+    norms.rmsNormHeads(
+        floats(x, elements(rows, rowCols), "x"),
+        rowCols,
+        firstCol,
+        heads,
+        CpuMatrix.vector(weight, weight.cols(), "weight"),
+        weightOffset,
+        eps,
+        rows);
+  }
+
+  @Override
+  public void linear(DeviceBuffer x, int rows, Matrix weight, Matrix bias, DeviceBuffer out) {
+    if (x == out) {
+      throw new IllegalArgumentException("out must not be x");
+    }
+    linear.run(
+        floats(x, elements(rows, weight.cols()), "x"),
+        rows,
+        CpuMatrix.of(weight, "weight"),
+        bias == null ? null : CpuMatrix.vector(bias, weight.rows(), "bias"),
+        floats(out, elements(rows, weight.rows()), "out"));
+  }
+
+  @Override
+  public void ropeAndWriteKv(
+      DeviceBatch batch,
+      DeviceBuffer qkv,
+      AttentionSpec spec,
+      RopeTable rope,
+      KvStorage kv,
+      int layer) {
+    CpuBatch rows = CpuBatch.of(batch);
+    CpuKvStorage cache = cache(kv, spec, layer);
+    if (rope != null && (!(rope instanceof CpuRopeTable) || rope.rotaryDim() > spec.headDim())) {
+      throw new IllegalArgumentException("rope is no CPU table for heads of " + spec.headDim());
+    }
+    this.rope.run(
+        rows,
+        floats(qkv, elements(rows.batch().rows(), spec.packedCols()), "qkv"),
+        spec,
+        (CpuRopeTable) rope,
+        cache,
+        layer);
+  }
+
+  @Override
+  public void attention(
+      DeviceBatch batch,
+      DeviceBuffer qkv,
+      AttentionSpec spec,
+      KvStorage kv,
+      int layer,
+      DeviceBuffer out) {
+    if (qkv == out) {
+      throw new IllegalArgumentException("out must not be qkv");
+    }
+    CpuBatch rows = CpuBatch.of(batch);
+    int count = rows.batch().rows();
+    attention.run(
+        rows,
+        floats(qkv, elements(count, spec.packedCols()), "qkv"),
+        spec,
+        cache(kv, spec, layer),
+        layer,
+        floats(out, elements(count, spec.queryHeads() * spec.headDim()), "out"));
+  }
+
+  private static CpuKvStorage cache(KvStorage kv, AttentionSpec spec, int layer) {
+    CpuKvStorage cache = CpuKvStorage.of(kv);
+    KvShape shape = cache.shape();
+    if (shape.heads() != spec.kvHeads()
+        || shape.headDim() != spec.headDim()
+        || spec.queryHeads() < 1
+        || spec.queryHeads() % spec.kvHeads() != 0
+        || spec.slidingWindow() < 0
+        || layer < 0
+        || layer >= shape.layers()) {
+      throw new IllegalArgumentException("Layer " + layer + " of " + spec + " over " + shape);
+    }
+    return cache;
+  }
+
+  @Override
+  public void gatedActivation(
+      DeviceBuffer gateUp, int rows, int inner, Activation activation, DeviceBuffer out) {
+    if (gateUp == out) {
+      throw new IllegalArgumentException("out must not be gateUp");
+    }
+    rowOps.gatedActivation(
+        floats(gateUp, elements(rows, Math.multiplyExact(2, inner)), "gateUp"),
+        rows,
+        inner,
+        activation,
+        floats(out, elements(rows, inner), "out"));
+  }
+
+  @Override
+  public void gatherRows(DeviceBuffer x, int cols, int[] indices, int count, DeviceBuffer out) {
+    if (x == out) {
+      throw new IllegalArgumentException("out must not be x");
+    }
+    rowOps.gather(
+        floats(x, 0, "x"), cols, indices, count, floats(out, elements(count, cols), "out"));
+  }
+
+  @Override
+  public void transformLogits(DeviceBuffer logits, int rows, int cols, float scale, float softcap) {
+    rowOps.transformLogits(
+        floats(logits, elements(rows, cols), "logits"), rows, cols, scale, softcap);
+  }
+
+  @Override
+  public List<SampledToken> sample(DeviceBuffer logits, int vocabSize, List<SamplingRow> entries) {
+    throw new UnsupportedOperationException("Sampling comes with the host's sampler");
+  }
+
+  @Override
+  public void read(DeviceBuffer from, long firstElement, int count, float[] to, int toIndex) {
+    if (firstElement < 0 || count < 0) {
+      throw new IllegalArgumentException("from element " + firstElement + ", count " + count);
+    }
+    floats(from, firstElement + count, "from").get((int) firstElement, to, toIndex, count);
+  }
+
+  @Override
+  public void synchronize() {
+    // Every operation is complete when it returns.
+  }
+
+  @Override
+  public void close() {
+    pool.close();
+    for (Scratch own : scratch) {
+      own.close();
+    }
+  }
+
+  /** Elements of rows of cols; negative numbers of rows are refused here. */
+  private static long elements(int rows, int cols) {
+    if (rows < 0 || cols < 0) {
+      throw new IllegalArgumentException("rows " + rows + ", cols " + cols);
+    }
+    return (long) rows * cols;
+  }
+}

@@ -1,0 +1,121 @@
+package dev.halcyon.engine.backend.cpu;
+
+import dev.halcyon.engine.backend.KvShape;
+import dev.halcyon.engine.backend.KvStorage;
+import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
+import java.nio.FloatBuffer;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * The paged KV cache, float32. A block of a layer is contiguous: for each head its keys as
+ * [headDim, blockSize], then for each head its values as [blockSize, headDim]. Keys lie dimension
+ * by dimension so that the scores of neighbouring positions fill a vector, with no sum across its
+ * lanes.
+ *
+ * <p>A layer is one buffer, or several of whole blocks where it is larger than one buffer can be.
+ */
+final class CpuKvStorage implements KvStorage {
+
+  private final KvShape shape;
+  private final int blocksPerBuffer;
+  private final int buffersPerLayer;
+  private final int blockFloats;
+  private final List<CpuBuffer> buffers = new ArrayList<>();
+  private boolean closed;
+
+  /**
+   * @throws OutOfDeviceMemoryException if the memory has no room; nothing is held then
+   */
+  CpuKvStorage(KvShape shape, CpuMemory memory) {
+    this.shape = shape;
+    check(shape);
+    long blockBytes = 2L * shape.blockSize() * shape.heads() * shape.headDim() * Float.BYTES;
+    if (blockBytes > memory.maxBufferBytes()) {
+      throw new IllegalArgumentException("A KV block of " + blockBytes + " bytes is too large");
+    }
+    blockFloats = (int) (blockBytes / Float.BYTES);
+    blocksPerBuffer = (int) Math.min(shape.blocks(), memory.maxBufferBytes() / blockBytes);
+    buffersPerLayer = (shape.blocks() + blocksPerBuffer - 1) / blocksPerBuffer;
+    try {
+      for (int layer = 0; layer < shape.layers(); layer++) {
+        for (int i = 0; i < buffersPerLayer; i++) {
+          int blocks = Math.min(blocksPerBuffer, shape.blocks() - i * blocksPerBuffer);
+          buffers.add(memory.allocate(blocks * blockBytes, "the KV cache"));
+        }
+      }
+    } catch (Throwable t) {
+      close();
+      throw t;
+    }
+  }
+
+  private static void check(KvShape shape) {
+    if (shape.layers() < 1
+        || shape.blocks() < 1
+        || shape.heads() < 1
+        || shape.headDim() < 1
+        || Integer.bitCount(shape.blockSize()) != 1) {
+      throw new IllegalArgumentException(
+          "A KV cache needs positive sizes and a power of two as block size: " + shape);
+    }
+  }
+
+  static CpuKvStorage of(KvStorage kv) {
+    if (!(kv instanceof CpuKvStorage cpu)) {
+      throw new IllegalArgumentException("kv is not a cache of the CPU backend: " + kv);
+    }
+    if (cpu.closed) {
+      throw new IllegalStateException("The KV cache is closed");
+    }
+    return cpu;
+  }
+
+  @Override
+  public KvShape shape() {
+    return shape;
+  }
+
+  /** The buffer that holds a block of a layer. */
+  FloatBuffer buffer(int layer, int block) {
+    return buffers.get(layer * buffersPerLayer + block / blocksPerBuffer).floats();
+  }
+
+  /** Where a head's keys of a block begin, in the block's buffer. */
+  int keys(int block, int head) {
+    return block % blocksPerBuffer * blockFloats + head * shape.headDim() * shape.blockSize();
+  }
+
+  /** Where a head's values of a block begin, in the block's buffer. */
+  int values(int block, int head) {
+    return keys(block, head) + blockFloats / 2;
+  }
+
+  @Override
+  public void copyBlock(int from, int to) {
+    if (closed) {
+      throw new IllegalStateException("The KV cache is closed");
+    }
+    checkBlock(from);
+    checkBlock(to);
+    if (from == to) {
+      return;
+    }
+    for (int layer = 0; layer < shape.layers(); layer++) {
+      buffer(layer, to).put(keys(to, 0), buffer(layer, from), keys(from, 0), blockFloats);
+    }
+  }
+
+  void checkBlock(int block) {
+    if (block < 0 || block >= shape.blocks()) {
+      throw new IllegalArgumentException(
+          "Block " + block + " is outside a cache of " + shape.blocks() + " blocks");
+    }
+  }
+
+  @Override
+  public void close() {
+    closed = true;
+    buffers.forEach(CpuBuffer::close);
+  }
+}

@@ -1,0 +1,57 @@
+package dev.halcyon.engine.backend.cpu;
+
+import dev.halcyon.engine.backend.RopeTable;
+import java.nio.FloatBuffer;
+
+/** Cosines and sines as arrays of [positions, rotaryDim / 2]. */
+final class CpuRopeTable implements RopeTable {
+
+  private final int positions;
+  private final int rotaryDim;
+  private float[] cos;
+  private float[] sin;
+
+  CpuRopeTable(int positions, int rotaryDim, FloatBuffer cos, FloatBuffer sin) {
+    if (positions < 1 || rotaryDim < 2 || rotaryDim % 2 != 0) {
+      throw new IllegalArgumentException(
+          "A rope table of " + positions + " positions and rotaryDim " + rotaryDim);
+    }
+    int size = Math.multiplyExact(positions, rotaryDim / 2);
+    if (cos.remaining() < size || sin.remaining() < size) {
+      throw new IllegalArgumentException("cos and sin must hold " + size + " elements");
+    }
+    this.positions = positions;
+    this.rotaryDim = rotaryDim;
+    this.cos = new float[size];
+    this.sin = new float[size];
+    cos.duplicate().get(this.cos);
+    sin.duplicate().get(this.sin);
+  }
+
+  float[] cos() {
+    if (cos == null) {
+      throw new IllegalStateException("The rope table is closed");
+    }
+    return cos;
+  }
+
+  float[] sin() {
+    return sin;
+  }
+
+  @Override
+  public int positions() {
+    return positions;
+  }
+
+  @Override
+  public int rotaryDim() {
+    return rotaryDim;
+  }
+
+  @Override
+  public void close() {
+    cos = null;
+    sin = null;
+  }
+}

@@ -1,0 +1,188 @@
+package dev.halcyon.engine.backend;
+
+import dev.halcyon.engine.logits.DeviceBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.Random;
+
+/**
+ * Sequences of random queries, keys and values, run through a backend's rope, KV cache and
+ * attention in steps of any cut, several sequences together, their blocks scattered over the cache.
+ */
+public final class AttentionScenario {
+
+  private final BackendHarness harness;
+  private final AttentionSpec spec;
+  private final int rotaryDim;
+  private final KvShape shape;
+  private final int[] lengths;
+  private final float[][] packed;
+  private final int[][] tables;
+  private final int layer;
+
+  /**
+   * @param rotaryDim 0 for no rotary embedding
+   * @param lengths tokens of each sequence
+   */
+  public AttentionScenario(
+      BackendHarness harness,
+      AttentionSpec spec,
+      int rotaryDim,
+      int blockSize,
+      int[] lengths,
+      long seed) {
+    this.harness = harness;
+    this.spec = spec;
+    this.rotaryDim = rotaryDim;
+    this.lengths = lengths;
+    Random random = new Random(seed);
+    int blocks = Arrays.stream(lengths).map(n -> (n + blockSize - 1) / blockSize).sum() + 3;
+    this.shape = new KvShape(2, blocks, blockSize, spec.kvHeads(), spec.headDim());
+    this.layer = random.nextInt(2);
+    List<Integer> free = new ArrayList<>();
+    for (int i = 0; i < blocks; i++) {
+      free.add(i);
+    }
+    Collections.shuffle(free, random);
+    tables = new int[lengths.length][];
+    packed = new float[lengths.length][];
+    for (int s = 0; s < lengths.length; s++) {
+      tables[s] = new int[(lengths[s] + blockSize - 1) / blockSize];
+      for (int i = 0; i < tables[s].length; i++) {
+        tables[s][i] = free.remove(free.size() - 1);
+      }
+      packed[s] = TestTensors.random(DType.F32, lengths[s] * spec.packedCols(), 1, random);
+    }
+  }
+
+  /**
+   * Runs all tokens.
+   *
+   * @param chunks the tokens that each sequence takes in step i; the last number repeats
+   * @return attention's output by sequence, [length, queryHeads * headDim]
+   */
+  public float[][] run(int... chunks) {
+    int cols = spec.queryHeads() * spec.headDim();
+    float[][] out = new float[lengths.length][];
+    for (int s = 0; s < lengths.length; s++) {
+      out[s] = new float[lengths[s] * cols];
+    }
+    int[] done = new int[lengths.length];
+    try (KvStorage kv = harness.backend().allocateKv(shape);
+        RopeTable rope = rotaryDim == 0 ? null : harness.rope(max(lengths), rotaryDim)) {
+      for (int step = 0; !Arrays.equals(done, lengths); step++) {
+        step(chunks[Math.min(step, chunks.length - 1)], done, kv, rope, out);
+      }
+    }
+    return out;
+  }
+
+  private void step(int chunk, int[] done, KvStorage kv, RopeTable rope, float[][] out) {
+    int sequences = 0;
+    int rows = 0;
+    int[] which = new int[lengths.length];
+    for (int s = 0; s < lengths.length; s++) {
+      if (done[s] < lengths[s]) {
+        which[sequences++] = s;
+        rows += Math.min(chunk, lengths[s] - done[s]);
+      }
+    }
+    // Arrays longer than what is used are allowed, with anything in the rest.
+    int[] positions = filled(rows + 2);
+    int[] slots = filled(rows + 2);
+    int[] rowStart = filled(sequences + 2);
+    int[] context = filled(sequences + 1);
+    int[][] blockTables = new int[sequences + 1][];
+    float[] qkv = new float[rows * spec.packedCols()];
+    int row = 0;
+    for (int i = 0; i < sequences; i++) {
+      int s = which[i];
+      int count = Math.min(chunk, lengths[s] - done[s]);
+      rowStart[i] = row;
+      context[i] = done[s] + count;
+      int used = (context[i] + shape.blockSize() - 1) / shape.blockSize();
+      blockTables[i] = Arrays.copyOf(tables[s], used);
+      System.arraycopy(
+          packed[s],
+          done[s] * spec.packedCols(),
+          qkv,
+          row * spec.packedCols(),
+          count * spec.packedCols());
+      for (int p = done[s]; p < context[i]; p++) {
+        positions[row] = p;
+        slots[row++] = tables[s][p / shape.blockSize()] * shape.blockSize() + p % shape.blockSize();
+      }
+    }
+    rowStart[sequences] = rows;
+    Backend backend = harness.backend();
+    DeviceBatch batch =
+        backend.upload(
+            new Batch(
+                rows, new int[rows], positions, slots, sequences, rowStart, context, blockTables));
+    int cols = spec.queryHeads() * spec.headDim();
+    try (DeviceBuffer x = harness.filled(rows, spec.packedCols(), qkv);
+        DeviceBuffer y = harness.poisoned(rows + 1, cols)) {
+      backend.ropeAndWriteKv(batch, x, spec, rope, kv, layer);
+      backend.attention(batch, x, spec, kv, layer, y);
+      float[] result = harness.read(y, (rows + 1) * cols);
+      for (int i = 0; i < sequences; i++) {
+        int s = which[i];
+        int count = rowStart[i + 1] - rowStart[i];
+        System.arraycopy(result, rowStart[i] * cols, out[s], done[s] * cols, count * cols);
+        done[s] += count;
+      }
+      for (int i = rows * cols; i < result.length; i++) {
+        if (result[i] != BackendHarness.POISON) {
+          throw new AssertionError("attention wrote past its rows");
+        }
+      }
+    }
+  }
+
+  private static int[] filled(int size) {
+    int[] array = new int[size];
+    Arrays.fill(array, -7);
+    return array;
+  }
+
+  private static int max(int[] values) {
+    return Arrays.stream(values).max().orElseThrow();
+  }
+
+  /** The same in double precision. */
+  public double[][] reference() {
+    int dim = spec.headDim();
+    int group = spec.queryHeads() / spec.kvHeads();
+    double[][] out = new double[lengths.length][];
+    for (int s = 0; s < lengths.length; s++) {
+      out[s] = new double[lengths[s] * spec.queryHeads() * dim];
+      for (int h = 0; h < spec.queryHeads(); h++) {
+        double[][] keys = heads(s, spec.queryHeads() + h / group, true);
+        double[][] values = heads(s, spec.queryHeads() + spec.kvHeads() + h / group, false);
+        double[][] queries = heads(s, h, true);
+        for (int p = 0; p < lengths[s]; p++) {
+          double[] y = DoubleReference.attention(queries[p], keys, values, p, spec);
+          System.arraycopy(y, 0, out[s], (p * spec.queryHeads() + h) * dim, dim);
+        }
+      }
+    }
+    return out;
+  }
+
+  /** One head of a sequence's packed rows, by position. */
+  private double[][] heads(int s, int head, boolean rotated) {
+    int dim = spec.headDim();
+    double[][] result = new double[lengths[s]][dim];
+    for (int p = 0; p < lengths[s]; p++) {
+      for (int d = 0; d < dim; d++) {
+        result[p][d] = packed[s][p * spec.packedCols() + head * dim + d];
+      }
+      if (rotated && rotaryDim > 0) {
+        DoubleReference.rope(result[p], rotaryDim, p);
+      }
+    }
+    return result;
+  }
+}
