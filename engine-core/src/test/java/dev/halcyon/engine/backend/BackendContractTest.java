@@ -3,12 +3,19 @@ package dev.halcyon.engine.backend;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.halcyon.engine.LogitsProcessor;
 import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.logits.DeviceMemory;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
+import dev.halcyon.engine.sampling.SampledToken;
+import dev.halcyon.engine.sampling.SamplingRow;
+import dev.halcyon.engine.sampling.SamplingSettings;
+import dev.halcyon.engine.sampling.TokenHistory;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Random;
+import java.util.Set;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -468,5 +475,53 @@ public abstract class BackendContractTest {
       backend.synchronize();
       assertThat(harness.read(y, 2)).containsOnly(BackendHarness.POISON);
     }
+  }
+
+  @Test
+  void sampleReadsRowsByEntryAndAFailureStaysItsOwn() {
+    float[] x = {0, 5, 1, 2, 9, 0, 3, 4};
+    RuntimeException failure = new IllegalStateException("a caller's mistake");
+    LogitsProcessor broken =
+        (prompt, generated, logits) -> {
+          throw failure;
+        };
+    try (DeviceBuffer logits = harness.filled(2, 4, x)) {
+      List<SampledToken> tokens =
+          backend.sample(
+              logits, 4, List.of(entry(1, null), entry(0, broken), entry(0, null), entry(1, null)));
+      assertThat(tokens.get(0).tokenId()).isZero();
+      assertThat(tokens.get(0).logits()).containsExactly(9, 0, 3, 4);
+      assertThat(tokens.get(1).error()).isNotNull();
+      assertThat(tokens.get(2).tokenId()).isEqualTo(1);
+      assertThat(tokens.get(2).error()).isNull();
+      assertThat(tokens.get(3).tokenId()).isZero();
+      assertThat(harness.read(logits, 8)).isEqualTo(x);
+      assertThatThrownBy(() -> backend.sample(logits, 4, List.of(entry(2, null))))
+          .isInstanceOf(IllegalArgumentException.class);
+    }
+  }
+
+  /** A greedy entry that asks for a copy of its logits. */
+  private static SamplingRow entry(int row, LogitsProcessor processor) {
+    SamplingSettings settings =
+        new SamplingSettings(0, 0, 1, 0, 1, 0, 0, Map.of(), 0, Set.of(), processor);
+    TokenHistory history =
+        new TokenHistory() {
+          @Override
+          public int size() {
+            return 1;
+          }
+
+          @Override
+          public int promptLength() {
+            return 1;
+          }
+
+          @Override
+          public int token(int index) {
+            return 0;
+          }
+        };
+    return new SamplingRow(row, settings, history, 0, 0, 1, -1, true);
   }
 }

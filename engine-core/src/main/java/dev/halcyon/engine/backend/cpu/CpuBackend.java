@@ -35,6 +35,7 @@ final class CpuBackend implements Backend {
   private final LinearOp linear;
   private final RopeOp rope;
   private final AttentionOp attention;
+  private final SampleOp sampling;
 
   /**
    * @param blas null to do without
@@ -52,6 +53,7 @@ final class CpuBackend implements Backend {
     linear = new LinearOp(pool, scratch, kernels, blas);
     rope = new RopeOp(pool, scratch);
     attention = new AttentionOp(pool, scratch, kernels);
+    sampling = new SampleOp(pool, scratch);
   }
 
   @Override
@@ -257,7 +259,14 @@ final class CpuBackend implements Backend {
 
   @Override
   public List<SampledToken> sample(DeviceBuffer logits, int vocabSize, List<SamplingRow> entries) {
-    throw new UnsupportedOperationException("Sampling comes with the host's sampler");
+    int rows = 0;
+    for (SamplingRow entry : entries) {
+      rows = Math.max(rows, entry.row() + 1);
+      if (entry.row() < 0) {
+        throw new IllegalArgumentException("A sampling entry has the row " + entry.row());
+      }
+    }
+    return sampling.run(floats(logits, elements(rows, vocabSize), "logits"), vocabSize, entries);
   }
 
   @Override
