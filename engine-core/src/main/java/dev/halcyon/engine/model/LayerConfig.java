@@ -1,0 +1,9 @@
+package dev.halcyon.engine.model;
+
+/**
+ * What may differ from layer to layer.
+ *
+ * @param slidingWindow how many positions a row sees, its own included; 0 for all
+ * @param rope the rotary embedding of queries and keys
+ */
+public record LayerConfig(int slidingWindow, RopeConfig rope) {}
