@@ -1,33 +1,18 @@
 package dev.halcyon.engine.model;
 
 import dev.halcyon.engine.ModelLoadException;
+import dev.halcyon.engine.sampling.SamplingDefaults;
 import dev.halcyon.engine.weights.ModelFiles;
 import java.util.List;
-import java.util.OptionalDouble;
-import java.util.OptionalInt;
 
 /**
- * How a checkpoint wants to be sampled when the caller says nothing, by its generation_config.json.
- * What the file leaves out is empty.
+ * How a checkpoint wants to be run when the caller says nothing, by its generation_config.json.
  *
- * @param doSample whether to sample at all; otherwise the most likely token is taken
- * @param temperature at least 0
- * @param topK at least 0, where 0 means all
- * @param topP above 0, at most 1
- * @param minP 0 to 1
- * @param repetitionPenalty above 0
+ * @param sampling the sampling settings; null for those that the file leaves out
  * @param bosId the id that begins a text; -1 for none
  * @param endIds the ids that end a text
  */
-public record GenerationDefaults(
-    boolean doSample,
-    OptionalDouble temperature,
-    OptionalInt topK,
-    OptionalDouble topP,
-    OptionalDouble minP,
-    OptionalDouble repetitionPenalty,
-    int bosId,
-    List<Integer> endIds) {
+public record GenerationDefaults(SamplingDefaults sampling, int bosId, List<Integer> endIds) {
 
   /** The name of the file that the defaults are read from. */
   public static final String FILE = "generation_config.json";
@@ -45,7 +30,8 @@ public record GenerationDefaults(
   public static GenerationDefaults parse(ModelFiles files, ModelConfig config) {
     return FileText.find(files, FILE)
         .map(json -> parse(json, files.describe(FILE), config))
-        .orElseGet(() -> parse(new byte[] {'{', '}'}, FILE, config));
+        .orElseGet(
+            () -> new GenerationDefaults(SamplingDefaults.NONE, config.bosId(), config.endIds()));
   }
 
   /**
@@ -57,37 +43,32 @@ public record GenerationDefaults(
     ConfigReader reader = ConfigReader.of(json, what);
     List<Integer> bosIds = reader.tokenIds("bos_token_id", config.vocabSize());
     List<Integer> endIds = reader.tokenIds("eos_token_id", config.vocabSize());
-    OptionalDouble repetition = number(reader, "repetition_penalty", Double.MAX_VALUE);
-    OptionalDouble topP = number(reader, "top_p", 1);
-    requirePositive(reader, "repetition_penalty", repetition);
-    requirePositive(reader, "top_p", topP);
     return new GenerationDefaults(
-        reader.flag("do_sample", false),
-        number(reader, "temperature", Double.MAX_VALUE),
-        reader.has("top_k")
-            ? OptionalInt.of(reader.integer("top_k", 0, Integer.MAX_VALUE))
-            : OptionalInt.empty(),
-        topP,
-        number(reader, "min_p", 1),
-        repetition,
+        sampling(reader),
         bosIds.isEmpty() ? config.bosId() : bosIds.get(0),
         endIds.isEmpty() ? config.endIds() : endIds);
   }
 
-  private static OptionalDouble number(ConfigReader reader, String key, double max) {
+  private static SamplingDefaults sampling(ConfigReader reader) {
+    Integer topK =
+        reader.has("top_k") ? (Integer) reader.integer("top_k", 0, Integer.MAX_VALUE) : null;
+    return new SamplingDefaults(
+        reader.flag("do_sample", false),
+        number(reader, "temperature", true, Float.MAX_VALUE),
+        topK,
+        number(reader, "top_p", false, 1),
+        number(reader, "min_p", true, 1),
+        number(reader, "repetition_penalty", false, Float.MAX_VALUE));
+  }
+
+  private static Float number(ConfigReader reader, String key, boolean zero, float max) {
     if (!reader.has(key)) {
-      return OptionalDouble.empty();
+      return null;
     }
-    double value = reader.number(key, 0);
+    double value = zero ? reader.number(key, 0) : reader.positive(key);
     if (value > max) {
       throw reader.bad(key, "is " + value, "at most " + max);
     }
-    return OptionalDouble.of(value);
-  }
-
-  private static void requirePositive(ConfigReader reader, String key, OptionalDouble value) {
-    if (value.isPresent() && value.getAsDouble() == 0) {
-      throw reader.bad(key, "is 0", "more than 0");
-    }
+    return (float) value;
   }
 }
