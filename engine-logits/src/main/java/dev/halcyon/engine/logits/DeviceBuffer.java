@@ -1,8 +1,8 @@
 package dev.halcyon.engine.logits;
 
 /**
- * A piece of device memory, opaque to everybody but the backend that allocated it. Its owner frees it
- * with {@link #close()}; closing twice is harmless.
+ * A piece of device memory, opaque to everybody but the backend that allocated it. Its owner frees
+ * it with {@link #close()}; closing twice is harmless.
  */
 public interface DeviceBuffer extends AutoCloseable {
 

@@ -8,7 +8,8 @@ public interface DeviceMemory {
    *
    * @param bytes the size in bytes, not negative
    * @param purpose what the memory is for, named in the error
-   * @throws OutOfDeviceMemoryException if the budget or the device has no room; nothing is held then
+   * @throws OutOfDeviceMemoryException if the budget or the device has no room; nothing is held
+   *     then
    */
   DeviceBuffer allocate(long bytes, String purpose);
 

@@ -1,6 +1,8 @@
 package dev.halcyon.engine.logits;
 
-/** Device memory ran out. The allocation that failed holds nothing; smaller ones may still succeed. */
+/**
+ * Device memory ran out. The allocation that failed holds nothing; smaller ones may still succeed.
+ */
 public final class OutOfDeviceMemoryException extends RuntimeException {
 
   private final long requestedBytes;
