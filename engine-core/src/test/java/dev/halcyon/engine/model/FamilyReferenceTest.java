@@ -1,0 +1,76 @@
+package dev.halcyon.engine.model;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.util.List;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.FieldSource;
+
+/** Every family and variant gives the logits and greedy ids of Hugging Face transformers. */
+class FamilyReferenceTest {
+
+  static final List<String> FIXTURES = Fixture.NAMES;
+
+  private static final float TOLERANCE = 1e-4f;
+  private static final int MAX_LENGTH = 128;
+  private static final int WHOLE = DecoderHarness.MAX_BATCH_TOKENS;
+
+  @ParameterizedTest
+  @FieldSource("FIXTURES")
+  void promptsAloneAndTogetherWholeAndInChunks(String name) {
+    Fixture fixture = Fixture.open(name);
+    List<Fixture.Case> cases = fixture.cases();
+    try (DecoderHarness harness =
+        new DecoderHarness(fixture.files(), fixture.config("config.json"), MAX_LENGTH)) {
+      for (int blockSize : new int[] {4, 16}) {
+        for (int chunk : new int[] {WHOLE, 7, 1}) {
+          check(harness, cases, chunk, blockSize);
+        }
+      }
+      for (Fixture.Case one : cases) {
+        check(harness, List.of(one), WHOLE, 16);
+        check(harness, List.of(one), 7, 4);
+        check(harness, List.of(one), 1, 4);
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @FieldSource("FIXTURES")
+  void classicConfigRunsTheSame(String name) {
+    Fixture fixture = Fixture.open(name);
+    ModelConfig config = fixture.config("config-classic.json");
+    try (DecoderHarness harness = new DecoderHarness(fixture.files(), config, MAX_LENGTH)) {
+      check(harness, fixture.cases(), WHOLE, 16);
+    }
+  }
+
+  private static void check(
+      DecoderHarness harness, List<Fixture.Case> cases, int chunk, int blockSize) {
+    List<SequenceRun> runs =
+        cases.stream().map(c -> new SequenceRun(c.promptIds(), c.greedyIds().length)).toList();
+    harness.run(runs, chunk, blockSize);
+    String how = "%d prompts, chunks of %d, blocks of %d".formatted(cases.size(), chunk, blockSize);
+    for (int i = 0; i < runs.size(); i++) {
+      float[][] expected = cases.get(i).logits();
+      String prompt = how + ", prompt of " + expected.length;
+      assertThat(runs.get(i).logits).as(prompt).hasSize(expected.length);
+      assertThat(largestDifference(runs.get(i).logits, expected))
+          .as(prompt + ": largest difference of a logit")
+          .isLessThanOrEqualTo(TOLERANCE);
+      assertThat(runs.get(i).generated()).as(prompt).isEqualTo(cases.get(i).greedyIds());
+    }
+  }
+
+  private static float largestDifference(List<float[]> logits, float[][] expected) {
+    float largest = 0;
+    for (int row = 0; row < expected.length; row++) {
+      for (int i = 0; i < expected[row].length; i++) {
+        float difference = Math.abs(logits.get(row)[i] - expected[row][i]);
+        // Not Math.max alone: a comparison with NaN must not pass.
+        largest = Float.isNaN(difference) ? Float.POSITIVE_INFINITY : Math.max(largest, difference);
+      }
+    }
+    return largest;
+  }
+}
