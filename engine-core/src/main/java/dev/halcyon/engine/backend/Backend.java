@@ -141,6 +141,11 @@ public interface Backend extends AutoCloseable {
   /** Copies activation elements to the host as float32, complete on return. */
   void read(DeviceBuffer from, long firstElement, int count, float[] to, int toIndex);
 
+  /** Whether a thread is one of the backend's own, which an operation may be waiting for. */
+  default boolean isWorker(Thread thread) {
+    return false;
+  }
+
   /** Waits until everything that was called has taken effect. */
   void synchronize();
 

@@ -27,7 +27,7 @@ import java.util.concurrent.locks.ReentrantReadWriteLock;
  */
 public final class HuggingFaceTokenizer implements Tokenizer {
 
-  private static final String FILE = "tokenizer.json";
+  public static final String FILE = "tokenizer.json";
 
   /** Classes of transformers that replace tokenizer.json's post-processor. */
   private static final Set<String> OWN_POST_PROCESSOR =

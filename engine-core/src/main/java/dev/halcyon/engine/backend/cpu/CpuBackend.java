@@ -278,6 +278,11 @@ final class CpuBackend implements Backend {
   }
 
   @Override
+  public boolean isWorker(Thread thread) {
+    return pool.owns(thread);
+  }
+
+  @Override
   public void synchronize() {
     // Every operation is complete when it returns.
   }

@@ -46,6 +46,16 @@ final class WorkerPool implements AutoCloseable {
     return workers.length + 1;
   }
 
+  /** Whether a thread is one of the workers. */
+  boolean owns(Thread thread) {
+    for (Worker worker : workers) {
+      if (worker.thread == thread) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   /**
    * Runs task(0) to task(count - 1), in any order and place, and returns when all are done. When
    * some throw, the first failure is thrown here and pieces that had not begun are left out.

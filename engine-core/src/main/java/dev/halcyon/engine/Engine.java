@@ -1,0 +1,171 @@
+package dev.halcyon.engine;
+
+import dev.halcyon.engine.executor.GenerationExecutor;
+import dev.halcyon.engine.executor.OpenModel;
+import dev.halcyon.engine.tokenizer.Tokenizer;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * An embedded LLM inference engine. Opened on a checkpoint, it runs requests of any number of
+ * threads together in one batch until it is closed. All methods may be called from any thread.
+ *
+ * <pre>{@code
+ * try (Engine engine = Engine.builder().defaultModel().build()) {
+ *   System.out.println(engine.generate("Once upon a time").text());
+ * }
+ * }</pre>
+ */
+public final class Engine implements AutoCloseable {
+
+  private final EngineOptions options;
+  private final OpenModel model;
+  private final GenerationExecutor executor;
+
+  private Engine(EngineOptions options, OpenModel model) {
+    this.options = options;
+    this.model = model;
+    this.executor = model.executor();
+  }
+
+  public static EngineBuilder builder() {
+    return new EngineBuilder();
+  }
+
+  static Engine open(EngineOptions options) {
+    return new Engine(options, OpenModel.open(options));
+  }
+
+  /** Continues a text, with {@link SamplingParams}' defaults. */
+  public GenerationResult generate(String prompt) {
+    return generate(GenerationRequest.builder(prompt).build());
+  }
+
+  /** Continues a text. */
+  public GenerationResult generate(String prompt, SamplingParams params) {
+    return generate(GenerationRequest.of(prompt, params));
+  }
+
+  /**
+   * Runs a request and waits for its result. If the waiting thread is interrupted, the request is
+   * cancelled.
+   *
+   * @throws IllegalArgumentException if the request asks for something that can never be right
+   * @throws EngineException if it can't run here, or fails
+   */
+  public GenerationResult generate(GenerationRequest request) {
+    return submit(request).await();
+  }
+
+  /**
+   * Runs requests together and waits for all results, in the order of the requests. If one fails,
+   * the others are cancelled and its error is thrown.
+   */
+  public List<GenerationResult> generate(List<GenerationRequest> requests) {
+    List<GenerationHandle> handles = new ArrayList<>();
+    List<GenerationResult> results = new ArrayList<>();
+    try {
+      for (GenerationRequest request : requests) {
+        handles.add(submit(request));
+      }
+      for (GenerationHandle handle : handles) {
+        results.add(handle.await());
+      }
+    } catch (RuntimeException | Error e) {
+      handles.forEach(GenerationHandle::cancel);
+      results.forEach(GenerationResult::close);
+      throw e;
+    }
+    return results;
+  }
+
+  /**
+   * Submits a request and returns at once, or waits for a place in the queue if so configured.
+   *
+   * @throws IllegalArgumentException if the request asks for something that can never be right
+   * @throws QueueFullException if too many wait already
+   * @throws RequestTooLargeException if it can never run with this engine's limits
+   * @throws UnsupportedRequestException if it asks for something that this engine can't do
+   * @throws EngineClosedException if the engine is closed
+   */
+  public GenerationHandle submit(GenerationRequest request) {
+    executor.requireOpen();
+    return executor.submit(request, promptIds(request));
+  }
+
+  /** The token ids that a request's prompt comes to, before truncation. */
+  private int[] promptIds(GenerationRequest request) {
+    if (request.promptIds() != null) {
+      return request.promptIds();
+    }
+    if (request.prompt() != null) {
+      return requireTokenizer().encode(request.prompt(), true);
+    }
+    throw new UnsupportedRequestException(
+        "The checkpoint has no chat template; give the prompt as text or ids");
+  }
+
+  /**
+   * The token ids of a text, with the special tokens that the checkpoint puts around a prompt.
+   *
+   * @throws UnsupportedRequestException if the checkpoint has no tokenizer
+   */
+  public int[] tokenize(String text) {
+    executor.requireOpen();
+    return requireTokenizer().encode(text, true);
+  }
+
+  /**
+   * The text of token ids, without special tokens.
+   *
+   * @throws UnsupportedRequestException if the checkpoint has no tokenizer
+   */
+  public String detokenize(int[] tokenIds) {
+    executor.requireOpen();
+    return requireTokenizer().decode(tokenIds, true);
+  }
+
+  /** Entries of the vocabulary: the length of a row of logits. */
+  public int vocabSize() {
+    return model.vocabSize();
+  }
+
+  /** Tokens of prompt and output together that a sequence can have. */
+  public int maxSequenceLength() {
+    return model.maxSequenceLength();
+  }
+
+  /** The name of the backend that computes, such as "cpu". */
+  public String backendName() {
+    return model.backendName();
+  }
+
+  /** What the engine was opened with. */
+  public EngineOptions options() {
+    return options;
+  }
+
+  /** What the engine is doing, as of the end of its last step. */
+  public EngineMetrics metrics() {
+    return executor.metrics();
+  }
+
+  /**
+   * Ends or drains what runs, as {@link EngineBuilder#closeMode} says, frees all memory and returns
+   * when that is done. May be called from any thread, under load, and more than once; called from
+   * within a callback of the engine it returns at once and the closing goes on behind.
+   */
+  @Override
+  public void close() {
+    executor.close();
+  }
+
+  private Tokenizer requireTokenizer() {
+    return model
+        .tokenizer()
+        .orElseThrow(
+            () ->
+                new UnsupportedRequestException(
+                    "The checkpoint has no tokenizer.json; give the prompt as token ids"));
+  }
+}

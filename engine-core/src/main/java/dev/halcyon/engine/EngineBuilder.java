@@ -1,0 +1,229 @@
+package dev.halcyon.engine;
+
+import java.nio.file.Path;
+import java.util.Objects;
+
+/**
+ * Opens an {@link Engine}. Every option has a default but the model. Setters throw {@link
+ * IllegalArgumentException} for values that can never be right.
+ */
+public final class EngineBuilder {
+
+  private Path model;
+  private boolean defaultModel;
+  private BackendChoice backend = BackendChoice.AUTO;
+  private int deviceIndex;
+  private int threads = Runtime.getRuntime().availableProcessors();
+  private long deviceMemoryBytes;
+  private int maxBatchSize = 16;
+  private int maxBatchTokens = 1024;
+  private boolean chunkedPrefill = true;
+  private CapacityPolicy capacityPolicy = CapacityPolicy.GUARANTEED_NO_EVICT;
+  private int kvBlockSize = 16;
+  private double kvCacheFraction = 0.9;
+  private Integer kvCacheTokens;
+  private boolean prefixReuse = true;
+  private int maxQueuedRequests = 1024;
+  private QueueFullPolicy queueFullPolicy = QueueFullPolicy.FAIL;
+  private Integer maxSequenceLength;
+  private CloseMode closeMode = CloseMode.ABORT;
+  private boolean integrityChecks;
+  private LoadListener progressListener = (done, total) -> {};
+
+  EngineBuilder() {}
+
+  /** The directory of a Hugging Face checkpoint. */
+  public EngineBuilder model(Path directory) {
+    this.model = Objects.requireNonNull(directory, "model");
+    this.defaultModel = false;
+    return this;
+  }
+
+  /** The small model inside this library, which writes short stories in simple English. */
+  public EngineBuilder defaultModel() {
+    this.model = null;
+    this.defaultModel = true;
+    return this;
+  }
+
+  /** What to compute on. Default: AUTO. */
+  public EngineBuilder backend(BackendChoice backend) {
+    this.backend = Objects.requireNonNull(backend, "backend");
+    return this;
+  }
+
+  /** Which GPU, from 0. Default: 0. Of no meaning on the CPU. */
+  public EngineBuilder deviceIndex(int deviceIndex) {
+    this.deviceIndex = atLeast(0, deviceIndex, "deviceIndex");
+    return this;
+  }
+
+  /** Threads for computing on the CPU, the engine's own included. Default: all processors. */
+  public EngineBuilder threads(int threads) {
+    this.threads = atLeast(1, threads, "threads");
+    return this;
+  }
+
+  /**
+   * Bytes of device memory that the engine may hold: activations, logits and the KV cache; on a GPU
+   * the weights too. On the CPU weights are mapped files and not counted. Default: 0, half of the
+   * machine's memory on the CPU.
+   */
+  public EngineBuilder deviceMemoryBytes(long bytes) {
+    if (bytes < 0) {
+      throw new IllegalArgumentException("deviceMemoryBytes must not be negative, got " + bytes);
+    }
+    this.deviceMemoryBytes = bytes;
+    return this;
+  }
+
+  /** Sequences that are computed together. Default: 16. */
+  public EngineBuilder maxBatchSize(int maxBatchSize) {
+    this.maxBatchSize = atLeast(1, maxBatchSize, "maxBatchSize");
+    return this;
+  }
+
+  /**
+   * Tokens that one step computes at most, at least maxBatchSize. Longer prompts are computed in
+   * chunks. Smaller values make streams smoother while prompts are computed, larger ones prompts
+   * faster; memory for activations is in proportion. Default: 1024.
+   */
+  public EngineBuilder maxBatchTokens(int maxBatchTokens) {
+    this.maxBatchTokens = atLeast(1, maxBatchTokens, "maxBatchTokens");
+    return this;
+  }
+
+  /**
+   * Whether a prompt may be computed over several steps. Without, prompts longer than
+   * maxBatchTokens are refused. Default: true.
+   */
+  public EngineBuilder chunkedPrefill(boolean chunkedPrefill) {
+    this.chunkedPrefill = chunkedPrefill;
+    return this;
+  }
+
+  /** When a request is let in. Default: GUARANTEED_NO_EVICT. */
+  public EngineBuilder capacityPolicy(CapacityPolicy capacityPolicy) {
+    this.capacityPolicy = Objects.requireNonNull(capacityPolicy, "capacityPolicy");
+    return this;
+  }
+
+  /** Tokens in a block of the KV cache, a power of two. Default: 16. */
+  public EngineBuilder kvBlockSize(int kvBlockSize) {
+    if (kvBlockSize < 1 || Integer.bitCount(kvBlockSize) != 1) {
+      throw new IllegalArgumentException("kvBlockSize must be a power of two, got " + kvBlockSize);
+    }
+    this.kvBlockSize = kvBlockSize;
+    return this;
+  }
+
+  /**
+   * The part of the device memory left after all else that the KV cache takes, in (0, 1]; it takes
+   * no more than maxBatchSize sequences of the longest length can use. Default: 0.9.
+   */
+  public EngineBuilder kvCacheFraction(double fraction) {
+    if (!(fraction > 0 && fraction <= 1)) {
+      throw new IllegalArgumentException("kvCacheFraction must be in (0, 1], got " + fraction);
+    }
+    this.kvCacheFraction = fraction;
+    return this;
+  }
+
+  /** Tokens that the KV cache holds, in place of kvCacheFraction. Default: not set. */
+  public EngineBuilder kvCacheTokens(int tokens) {
+    this.kvCacheTokens = atLeast(1, tokens, "kvCacheTokens");
+    return this;
+  }
+
+  /** Whether prompts reuse cached blocks of equal beginnings. Default: true. */
+  public EngineBuilder prefixReuse(boolean prefixReuse) {
+    this.prefixReuse = prefixReuse;
+    return this;
+  }
+
+  /** Requests that may wait for their first turn. Default: 1024. */
+  public EngineBuilder maxQueuedRequests(int maxQueuedRequests) {
+    this.maxQueuedRequests = atLeast(1, maxQueuedRequests, "maxQueuedRequests");
+    return this;
+  }
+
+  /** What submit does when that many wait. Default: FAIL. */
+  public EngineBuilder queueFullPolicy(QueueFullPolicy queueFullPolicy) {
+    this.queueFullPolicy = Objects.requireNonNull(queueFullPolicy, "queueFullPolicy");
+    return this;
+  }
+
+  /**
+   * Tokens of prompt and output together. Default: the model's own limit, which it can't exceed.
+   */
+  public EngineBuilder maxSequenceLength(int maxSequenceLength) {
+    this.maxSequenceLength = atLeast(2, maxSequenceLength, "maxSequenceLength");
+    return this;
+  }
+
+  /** What close does with requests that have not ended. Default: ABORT. */
+  public EngineBuilder closeMode(CloseMode closeMode) {
+    this.closeMode = Objects.requireNonNull(closeMode, "closeMode");
+    return this;
+  }
+
+  /**
+   * Whether the KV cache's books are checked whenever the engine is idle, for tests and diagnosis;
+   * an error found fails the engine. Default: false.
+   */
+  public EngineBuilder integrityChecks(boolean integrityChecks) {
+    this.integrityChecks = integrityChecks;
+    return this;
+  }
+
+  /** Told how far loading has come. Default: nobody. */
+  public EngineBuilder progressListener(LoadListener listener) {
+    this.progressListener = Objects.requireNonNull(listener, "progressListener");
+    return this;
+  }
+
+  /**
+   * Opens the engine. Nothing stays allocated if that fails.
+   *
+   * @throws ModelLoadException if the checkpoint is damaged, or not one that the engine can run
+   * @throws EngineException if the backend asked for is not usable, or memory is not enough
+   * @throws IllegalArgumentException if options contradict one another, or no model was named
+   */
+  public Engine build() {
+    if (model == null && !defaultModel) {
+      throw new IllegalArgumentException("no model: call model(directory) or defaultModel()");
+    }
+    if (maxBatchTokens < maxBatchSize) {
+      throw new IllegalArgumentException(
+          "maxBatchTokens " + maxBatchTokens + " must be at least maxBatchSize " + maxBatchSize);
+    }
+    return Engine.open(
+        new EngineOptions(
+            model,
+            backend,
+            deviceIndex,
+            threads,
+            deviceMemoryBytes,
+            maxBatchSize,
+            maxBatchTokens,
+            chunkedPrefill,
+            capacityPolicy,
+            kvBlockSize,
+            kvCacheFraction,
+            kvCacheTokens,
+            prefixReuse,
+            maxQueuedRequests,
+            queueFullPolicy,
+            maxSequenceLength,
+            closeMode,
+            integrityChecks,
+            progressListener));
+  }
+
+  private static int atLeast(int least, int value, String name) {
+    if (value < least) {
+      throw new IllegalArgumentException(name + " must be at least " + least + ", got " + value);
+    }
+    return value;
+  }
+}

@@ -1,0 +1,39 @@
+package dev.halcyon.engine;
+
+import java.util.Map;
+
+/**
+ * The engine's state at the end of a step; counters run since it was opened.
+ *
+ * @param runningSequences sequences in the batch
+ * @param waitingSequences sequences that wait for a first or another turn
+ * @param totalBlocks blocks of the KV cache
+ * @param freeBlocks blocks that are free, or cached and not in use
+ * @param steps steps run
+ * @param promptTokens prompt tokens computed or reused
+ * @param reusedTokens prompt tokens taken from the prefix cache
+ * @param generatedTokens tokens sampled
+ * @param pauses how often a sequence was paused for want of blocks
+ * @param tokensPerSecond tokens sampled per second of stepping, over about the last ten seconds of
+ *     it
+ * @param finished ended outputs by reason
+ * @param deviceMemoryUsed bytes of device memory in use
+ */
+public record EngineMetrics(
+    int runningSequences,
+    int waitingSequences,
+    int totalBlocks,
+    int freeBlocks,
+    long steps,
+    long promptTokens,
+    long reusedTokens,
+    long generatedTokens,
+    long pauses,
+    double tokensPerSecond,
+    Map<FinishReason, Long> finished,
+    long deviceMemoryUsed) {
+
+  public EngineMetrics {
+    finished = Map.copyOf(finished);
+  }
+}

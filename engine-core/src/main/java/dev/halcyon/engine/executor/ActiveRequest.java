@@ -1,0 +1,166 @@
+package dev.halcyon.engine.executor;
+
+import dev.halcyon.engine.GenerationOutput;
+import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.RequestTiming;
+import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.Usage;
+import dev.halcyon.engine.sampling.SamplingSettings;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Set;
+import java.util.stream.Collectors;
+
+/**
+ * A request on its way through the executor: what was asked, its sequences, its outputs, its clock.
+ */
+final class ActiveRequest {
+
+  private final long id;
+  private final RequestSpec spec;
+  private final RequestHandle handle;
+  private final long submittedNanos;
+  private final List<SequenceOutput> outputs;
+  private final List<Sequence> sequences = new ArrayList<>();
+  private long scheduledNanos;
+  private long firstTokenNanos;
+  private long lastTokenNanos;
+  private boolean scheduled;
+  private int generatedTokens;
+  private int cachedPromptTokens;
+  private boolean ended;
+
+  /**
+   * What the executor is asked to run, checked and with every default filled in.
+   *
+   * @param prompt token ids, at least one
+   * @param params as the caller gave them
+   * @param settings how to sample
+   * @param seed the key of the random draws
+   * @param maxTokens most tokens per output, after the limit of the sequence length
+   * @param stopIds ids that end an output
+   * @param cacheSalt which cached blocks may be shared
+   * @param priority higher goes first
+   * @param timeoutNanos from submission, or Long.MAX_VALUE
+   */
+  record RequestSpec(
+      int[] prompt,
+      SamplingParams params,
+      SamplingSettings settings,
+      long seed,
+      int maxTokens,
+      Set<Integer> stopIds,
+      String cacheSalt,
+      int priority,
+      long timeoutNanos) {}
+
+  ActiveRequest(
+      long id, RequestSpec spec, RequestHandle handle, List<SequenceOutput> outputs, long now) {
+    this.id = id;
+    this.spec = spec;
+    this.handle = handle;
+    this.outputs = List.copyOf(outputs);
+    this.submittedNanos = now;
+    sequences.add(new Sequence(this, 0));
+  }
+
+  long id() {
+    return id;
+  }
+
+  int[] prompt() {
+    return spec.prompt();
+  }
+
+  RequestSpec spec() {
+    return spec;
+  }
+
+  SamplingParams params() {
+    return spec.params();
+  }
+
+  int priority() {
+    return spec.priority();
+  }
+
+  RequestHandle handle() {
+    return handle;
+  }
+
+  int samples() {
+    return outputs.size();
+  }
+
+  SequenceOutput output(int sampleIndex) {
+    return outputs.get(sampleIndex);
+  }
+
+  List<SequenceOutput> outputs() {
+    return outputs;
+  }
+
+  /** The sequences so far: the first alone until the prompt is computed, then one per sample. */
+  List<Sequence> sequences() {
+    return sequences;
+  }
+
+  /** Whether the sequences of all samples exist. */
+  boolean forked() {
+    return sequences.size() == outputs.size();
+  }
+
+  boolean ended() {
+    return ended;
+  }
+
+  void markEnded() {
+    ended = true;
+  }
+
+  boolean hasTimeout() {
+    return spec.timeoutNanos() != Long.MAX_VALUE;
+  }
+
+  /** Nanoseconds from {@code now} until the timeout; not positive once it has passed. */
+  long nanosLeft(long now) {
+    return spec.timeoutNanos() - (now - submittedNanos);
+  }
+
+  /** Returns whether this is the first time that the request was scheduled. */
+  boolean markScheduled(long now, int reusedTokens) {
+    if (scheduled) {
+      return false;
+    }
+    scheduled = true;
+    scheduledNanos = now;
+    cachedPromptTokens = reusedTokens;
+    return true;
+  }
+
+  void markToken(long now) {
+    if (generatedTokens++ == 0) {
+      firstTokenNanos = now;
+    }
+    lastTokenNanos = now;
+  }
+
+  GenerationResult result(long now) {
+    List<GenerationOutput> ends = outputs.stream().map(SequenceOutput::output).toList();
+    List<Integer> ids = Arrays.stream(prompt()).boxed().collect(Collectors.toList());
+    return new GenerationResult(
+        id, ids, ends, new Usage(ids.size(), cachedPromptTokens, generatedTokens), timing(now));
+  }
+
+  private RequestTiming timing(long now) {
+    double seconds = (lastTokenNanos - firstTokenNanos) / 1e9;
+    int afterFirst = generatedTokens - 1;
+    return new RequestTiming(
+        Duration.ofNanos((scheduled ? scheduledNanos : now) - submittedNanos),
+        generatedTokens == 0 ? null : Duration.ofNanos(firstTokenNanos - submittedNanos),
+        Duration.ofNanos(now - submittedNanos),
+        afterFirst > 0 && seconds > 0 ? afterFirst / seconds : 0);
+  }
+}

@@ -1,0 +1,26 @@
+package dev.halcyon.engine.executor;
+
+import dev.halcyon.engine.kvcache.KvCacheManager;
+import java.util.concurrent.Executor;
+import java.util.function.LongSupplier;
+import java.util.function.Predicate;
+
+/**
+ * What an executor is made of.
+ *
+ * @param kvManager the books of the KV cache
+ * @param runner computes steps
+ * @param requests checks requests and fills in what they leave open
+ * @param delivery where callers' code runs
+ * @param isWorker whether a thread is one that a step waits for, and so must not wait for the step
+ * @param deviceMemoryUsed bytes of device memory in use
+ * @param onEnd frees all that the executor works with, on its thread, once nothing runs any more
+ */
+public record ExecutorParts(
+    KvCacheManager kvManager,
+    ModelRunner runner,
+    RequestFactory requests,
+    Executor delivery,
+    Predicate<Thread> isWorker,
+    LongSupplier deviceMemoryUsed,
+    Runnable onEnd) {}

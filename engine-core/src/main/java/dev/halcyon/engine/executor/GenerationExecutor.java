@@ -1,0 +1,406 @@
+package dev.halcyon.engine.executor;
+
+import dev.halcyon.engine.CapacityPolicy;
+import dev.halcyon.engine.CloseMode;
+import dev.halcyon.engine.EngineClosedException;
+import dev.halcyon.engine.EngineFailedException;
+import dev.halcyon.engine.EngineMetrics;
+import dev.halcyon.engine.FinishReason;
+import dev.halcyon.engine.GenerationDelta;
+import dev.halcyon.engine.GenerationHandle;
+import dev.halcyon.engine.GenerationRequest;
+import dev.halcyon.engine.RequestOutOfMemoryException;
+import dev.halcyon.engine.RequestTooLargeException;
+import dev.halcyon.engine.executor.ActiveRequest.RequestSpec;
+import dev.halcyon.engine.executor.ModelRunner.ChunkResult;
+import dev.halcyon.engine.executor.StepPlan.Chunk;
+import dev.halcyon.engine.kvcache.KvCacheManager;
+import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
+import dev.halcyon.engine.sampling.SampledToken;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.LongSupplier;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Runs requests on one thread of its own, step after step: plan (scheduler), launch and collect
+ * (runner), then hand out what came. User threads only put requests in and take results out.
+ */
+public final class GenerationExecutor implements AutoCloseable {
+
+  private static final Logger LOG = LoggerFactory.getLogger(GenerationExecutor.class);
+
+  private final ExecutorOptions options;
+  private final ExecutorParts parts;
+  private final SubmissionQueue queue;
+  private final Scheduler scheduler;
+  private final MetricsRecorder metrics;
+  private final BlockBudget budget;
+  private final AtomicLong nextId = new AtomicLong(1);
+  private final Map<RequestHandle, ActiveRequest> active = new LinkedHashMap<>();
+  private final Thread thread;
+  private volatile boolean closing;
+
+  /**
+   * Starts the executor's thread. The parts become its own: they are closed when the thread ends.
+   */
+  public GenerationExecutor(ExecutorOptions options, ExecutorParts parts) {
+    this.options = options;
+    this.parts = parts;
+    this.queue = new SubmissionQueue(options.maxQueuedRequests(), options.queueFullPolicy());
+    this.scheduler = new Scheduler(options, parts.kvManager());
+    this.budget = new BlockBudget(parts.kvManager().blockSize());
+    this.metrics = new MetricsRecorder(parts.kvManager(), scheduler, parts.deviceMemoryUsed());
+    this.thread = new Thread(this::run, "halcyon-executor");
+    this.thread.setDaemon(true);
+    queue.ownedBy(thread);
+    thread.start();
+  }
+
+  /** The metrics at the end of the last step. */
+  public EngineMetrics metrics() {
+    return metrics.snapshot();
+  }
+
+  /**
+   * Hands a request over.
+   *
+   * @param request what is asked
+   * @param promptIds its prompt as token ids
+   * @throws IllegalArgumentException if it asks for something that can never be right
+   * @throws dev.halcyon.engine.EngineException if it can't run here, or there is no place for it
+   */
+  public GenerationHandle submit(GenerationRequest request, int[] promptIds) {
+    RequestSpec spec = parts.requests().spec(request, promptIds);
+    refuseOversized(spec);
+    queue.acquirePlace();
+    try {
+      RequestHandle handle =
+          new RequestHandle(nextId.getAndIncrement(), parts.delivery(), queue::cancel);
+      queue.add(
+          new ActiveRequest(
+              handle.requestId(), spec, handle, parts.requests().outputs(spec), System.nanoTime()));
+      return handle;
+    } catch (RuntimeException | Error e) {
+      queue.releasePlace();
+      throw e;
+    }
+  }
+
+  /**
+   * Throws {@link EngineClosedException} or {@link EngineFailedException} once nothing more can
+   * run.
+   */
+  public void requireOpen() {
+    queue.requireOpen();
+  }
+
+  /**
+   * Ends or drains what runs, as configured, frees everything and returns when that is done; called
+   * from the executor's own thread it only asks for it.
+   */
+  @Override
+  public void close() {
+    closing = true;
+    queue.close(new EngineClosedException("The engine is closed"));
+    if (Thread.currentThread() == thread || parts.isWorker().test(Thread.currentThread())) {
+      return;
+    }
+    boolean interrupted = false;
+    while (thread.isAlive()) {
+      try {
+        thread.join();
+      } catch (InterruptedException e) {
+        interrupted = true;
+      }
+    }
+    if (interrupted) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  private void refuseOversized(RequestSpec spec) {
+    int samples = spec.params().n();
+    if (samples > options.maxBatchSize()) {
+      throw new RequestTooLargeException(
+          "n = " + samples + " samples exceed maxBatchSize " + options.maxBatchSize());
+    }
+    int promptLength = spec.prompt().length;
+    if (!options.chunkedPrefill() && promptLength > options.maxBatchTokens()) {
+      throw new RequestTooLargeException(
+          String.format(
+              "A prompt of %d tokens exceeds maxBatchTokens %d, and chunkedPrefill is off",
+              promptLength, options.maxBatchTokens()));
+    }
+    // Without a guarantee samples are paused one by one, so that each needs to fit alone.
+    boolean guaranteed = options.capacityPolicy() == CapacityPolicy.GUARANTEED_NO_EVICT;
+    long blocks = budget.worstCase(promptLength, spec.maxTokens(), guaranteed ? samples : 1);
+    KvCacheManager kv = parts.kvManager();
+    if (blocks > kv.totalBlocks()) {
+      throw new RequestTooLargeException(
+          String.format(
+              "The request may need %d KV blocks of %d tokens, and the cache has %d;"
+                  + " ask for fewer tokens or samples, or give the engine a larger cache",
+              blocks, kv.blockSize(), kv.totalBlocks()));
+    }
+  }
+
+  private void run() {
+    Throwable failure = null;
+    try {
+      loop();
+    } catch (Throwable e) {
+      failure = e;
+      LOG.error("The engine failed and runs nothing any more", e);
+    }
+    end(failure);
+  }
+
+  private void loop() {
+    LongSupplier clock = System::nanoTime;
+    while (true) {
+      takeHandedOver();
+      long soonest = reapTimeouts(clock.getAsLong());
+      if (closing && (options.closeMode() == CloseMode.ABORT || active.isEmpty())) {
+        return;
+      }
+      if (scheduler.hasWork()) {
+        step();
+      } else {
+        idle(soonest);
+      }
+    }
+  }
+
+  private void idle(long soonest) {
+    if (options.integrityChecks()) {
+      parts.kvManager().checkIntegrity(scheduler.liveTables());
+    }
+    metrics.publish();
+    if (queue.isEmpty() && !closing) {
+      if (soonest == Long.MAX_VALUE) {
+        LockSupport.park(queue);
+      } else {
+        LockSupport.parkNanos(queue, soonest);
+      }
+    }
+  }
+
+  private void takeSubmissions() {
+    for (ActiveRequest request = queue.poll(); request != null; request = queue.poll()) {
+      active.put(request.handle(), request);
+      scheduler.add(request);
+    }
+  }
+
+  /**
+   * Takes what user threads handed over. Cancellations are taken off the queue first: one that is
+   * there then has its request in the queue or among the active ones.
+   */
+  private void takeHandedOver() {
+    List<RequestHandle> cancelled = queue.drainCancels();
+    takeSubmissions();
+    for (RequestHandle handle : cancelled) {
+      ActiveRequest request = active.get(handle);
+      if (request != null) {
+        endEarly(request, FinishReason.CANCELLED);
+      }
+    }
+  }
+
+  /** Ends requests whose time is up; returns the nanoseconds until the next one. */
+  private long reapTimeouts(long now) {
+    long soonest = Long.MAX_VALUE;
+    List<ActiveRequest> late = new ArrayList<>();
+    for (ActiveRequest request : active.values()) {
+      if (request.hasTimeout()) {
+        long left = request.nanosLeft(now);
+        if (left <= 0) {
+          late.add(request);
+        } else {
+          soonest = Math.min(soonest, left);
+        }
+      }
+    }
+    late.forEach(request -> endEarly(request, FinishReason.TIMEOUT));
+    return soonest;
+  }
+
+  private void step() {
+    long start = System.nanoTime();
+    StepPlan plan = scheduler.schedule();
+    if (plan.isEmpty()) {
+      throw new IllegalStateException(
+          "no sequence can be scheduled: "
+              + scheduler.runningCount()
+              + " running, "
+              + scheduler.waitingCount()
+              + " waiting");
+    }
+    markScheduled(plan, start);
+    List<ChunkResult> results;
+    try {
+      results = parts.runner().collect(parts.runner().launch(plan));
+    } catch (OutOfDeviceMemoryException | OutOfMemoryError e) {
+      failStep(plan, e);
+      return;
+    }
+    int sampled = update(results);
+    metrics.step(sampled, System.nanoTime() - start);
+  }
+
+  private void markScheduled(StepPlan plan, long now) {
+    for (Chunk chunk : plan.chunks()) {
+      ActiveRequest request = chunk.sequence().request();
+      if (request.markScheduled(now, chunk.start())) {
+        queue.releasePlace();
+        metrics.promptStarted(request.prompt().length, chunk.start());
+      }
+    }
+  }
+
+  /**
+   * Memory ran out in a step: its requests fail, with their blocks given back; the others go on.
+   */
+  private void failStep(StepPlan plan, Throwable error) {
+    LOG.warn("Memory ran out in a step; its requests fail: {}", error.getMessage());
+    List<ActiveRequest> failed =
+        plan.chunks().stream().map(chunk -> chunk.sequence().request()).distinct().toList();
+    for (ActiveRequest request : failed) {
+      fail(
+          request,
+          new RequestOutOfMemoryException(
+              "Memory ran out while the request ran: " + error.getMessage(), error));
+    }
+  }
+
+  /** Closes a step: notes what was computed, then adds the sampled tokens. Returns how many. */
+  private int update(List<ChunkResult> results) {
+    for (ChunkResult result : results) {
+      scheduler.computed(result.chunk());
+    }
+    int sampled = 0;
+    long now = System.nanoTime();
+    for (ChunkResult result : results) {
+      Sequence sequence = result.chunk().sequence();
+      ActiveRequest request = sequence.request();
+      if (request.ended() || result.tokens().isEmpty()) {
+        continue;
+      }
+      sampled += result.tokens().size();
+      accept(request, sequence, result.tokens(), now);
+    }
+    return sampled;
+  }
+
+  private void accept(
+      ActiveRequest request, Sequence sequence, List<SampledToken> tokens, long now) {
+    for (SampledToken token : tokens) {
+      if (token.error() != null) {
+        fail(request, token.error());
+        return;
+      }
+    }
+    try {
+      List<Sequence> targets = List.of(sequence);
+      if (!request.forked()) {
+        scheduler.fork(request);
+        targets = List.copyOf(request.sequences());
+      }
+      for (int i = 0; i < targets.size(); i++) {
+        request.markToken(now);
+        acceptToken(request, targets.get(i), tokens.get(i));
+      }
+    } catch (OutOfMemoryError e) {
+      fail(request, new RequestOutOfMemoryException("Memory for the request's output ran out", e));
+      return;
+    }
+    endIfFinished(request, now);
+  }
+
+  private void acceptToken(ActiveRequest request, Sequence sequence, SampledToken token) {
+    RequestSpec spec = request.spec();
+    SequenceOutput output = sequence.output();
+    sequence.append(token.tokenId());
+    output.append(token, spec.stopIds().contains(token.tokenId()));
+    if (!output.finished() && sequence.generated() >= spec.maxTokens()) {
+      output.finish(FinishReason.LENGTH);
+    }
+    if (output.finished()) {
+      scheduler.remove(sequence);
+    }
+    handOut(request, output);
+  }
+
+  private void handOut(ActiveRequest request, SequenceOutput output) {
+    GenerationDelta delta = output.takeDelta();
+    if (delta != null) {
+      request.handle().publish(delta);
+    }
+  }
+
+  private void endIfFinished(ActiveRequest request, long now) {
+    if (request.outputs().stream().allMatch(SequenceOutput::finished)) {
+      request.outputs().forEach(output -> metrics.finished(output.finishReason()));
+      forget(request);
+      request.handle().complete(request.result(now));
+    }
+  }
+
+  /** Ends a request where it is, with what it has; its blocks come back now. */
+  private void endEarly(ActiveRequest request, FinishReason reason) {
+    for (SequenceOutput output : request.outputs()) {
+      if (!output.finished()) {
+        output.finish(reason);
+        handOut(request, output);
+      }
+    }
+    endIfFinished(request, System.nanoTime());
+  }
+
+  private void fail(ActiveRequest request, Throwable error) {
+    if (!request.ended()) {
+      request.outputs().forEach(output -> metrics.finished(FinishReason.ERROR));
+      forget(request);
+      request.handle().fail(error);
+    }
+  }
+
+  private void forget(ActiveRequest request) {
+    request.sequences().forEach(scheduler::remove);
+    if (request.markScheduled(System.nanoTime(), 0)) {
+      queue.releasePlace();
+    }
+    request.markEnded();
+    active.remove(request.handle());
+  }
+
+  /** Ends whatever is left, then frees the parts. Runs on the executor's thread, once. */
+  private void end(Throwable failure) {
+    RuntimeException reason =
+        failure == null
+            ? new EngineClosedException("The engine was closed while the request ran")
+            : new EngineFailedException("The engine failed: " + failure.getMessage(), failure);
+    queue.close(reason);
+    for (ActiveRequest request = queue.poll(); request != null; request = queue.poll()) {
+      active.put(request.handle(), request);
+    }
+    for (ActiveRequest request : List.copyOf(active.values())) {
+      request.markEnded();
+      request.outputs().forEach(output -> metrics.finished(FinishReason.ERROR));
+      request.handle().fail(reason);
+    }
+    active.clear();
+    try {
+      parts.onEnd().run();
+    } catch (RuntimeException e) {
+      LOG.error("Freeing the engine's memory failed", e);
+    }
+    metrics.close();
+  }
+}

@@ -1,0 +1,238 @@
+package dev.halcyon.engine.executor;
+
+import dev.halcyon.engine.BackendChoice;
+import dev.halcyon.engine.EngineException;
+import dev.halcyon.engine.EngineOptions;
+import dev.halcyon.engine.backend.Backend;
+import dev.halcyon.engine.backend.BackendOptions;
+import dev.halcyon.engine.backend.BackendSelector;
+import dev.halcyon.engine.backend.KvStorage;
+import dev.halcyon.engine.kvcache.KvCacheManager;
+import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
+import dev.halcyon.engine.model.Decoder;
+import dev.halcyon.engine.model.DecoderOptions;
+import dev.halcyon.engine.model.GenerationDefaults;
+import dev.halcyon.engine.model.ModelConfig;
+import dev.halcyon.engine.model.ModelLoader;
+import dev.halcyon.engine.tokenizer.HuggingFaceTokenizer;
+import dev.halcyon.engine.tokenizer.Tokenizer;
+import dev.halcyon.engine.tokenizer.TokenizerConfig;
+import dev.halcyon.engine.weights.ModelFiles;
+import java.util.Locale;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+
+/** Opens a checkpoint and puts together all that runs it. */
+public final class OpenModel {
+
+  private static final String DEFAULT_MODEL = "dev/halcyon/engine/default-model/";
+
+  private final GenerationExecutor executor;
+  private final Tokenizer tokenizer;
+  private final int vocabSize;
+  private final int maxSequenceLength;
+  private final String backendName;
+
+  private OpenModel(
+      GenerationExecutor executor,
+      Tokenizer tokenizer,
+      int vocabSize,
+      int maxSequenceLength,
+      String backendName) {
+    this.executor = executor;
+    this.tokenizer = tokenizer;
+    this.vocabSize = vocabSize;
+    this.maxSequenceLength = maxSequenceLength;
+    this.backendName = backendName;
+  }
+
+  /** Opens a checkpoint. Whatever was opened is closed again if a later step fails. */
+  public static OpenModel open(EngineOptions options) {
+    return open(options, BackendSelector.onClassPath());
+  }
+
+  /** Opens a checkpoint on one of {@code backends}. */
+  static OpenModel open(EngineOptions options, BackendSelector backends) {
+    OwnedResources resources = new OwnedResources();
+    try {
+      return new Assembly(options, backends, resources).open();
+    } catch (OutOfDeviceMemoryException e) {
+      closeAfter(e, resources);
+      throw new EngineException("The engine does not fit into its memory: " + e.getMessage(), e);
+    } catch (RuntimeException | Error e) {
+      closeAfter(e, resources);
+      throw e;
+    }
+  }
+
+  private static void closeAfter(Throwable failure, OwnedResources resources) {
+    try {
+      resources.close();
+    } catch (RuntimeException e) {
+      failure.addSuppressed(e);
+    }
+  }
+
+  public GenerationExecutor executor() {
+    return executor;
+  }
+
+  /** Empty if the checkpoint has none. */
+  public Optional<Tokenizer> tokenizer() {
+    return Optional.ofNullable(tokenizer);
+  }
+
+  public int vocabSize() {
+    return vocabSize;
+  }
+
+  public int maxSequenceLength() {
+    return maxSequenceLength;
+  }
+
+  public String backendName() {
+    return backendName;
+  }
+
+  /** The steps of opening, in their order. */
+  private static final class Assembly {
+
+    private final EngineOptions options;
+    private final BackendSelector backends;
+    private final OwnedResources resources;
+
+    Assembly(EngineOptions options, BackendSelector backends, OwnedResources resources) {
+      this.options = options;
+      this.backends = backends;
+      this.resources = resources;
+    }
+
+    OpenModel open() {
+      ModelFiles files =
+          options.model() == null
+              ? ModelFiles.resources(OpenModel.class.getClassLoader(), DEFAULT_MODEL)
+              : ModelFiles.directory(options.model());
+      ModelConfig config = ModelConfig.parse(files);
+      GenerationDefaults defaults = GenerationDefaults.parse(files, config);
+      TokenizerConfig tokenizerConfig = TokenizerConfig.read(files);
+      Tokenizer tokenizer = openTokenizer(files, tokenizerConfig, config);
+      int length = sequenceLength(config);
+      Backend backend = resources.add(openBackend());
+      Decoder decoder = loadModel(files, config, backend, length);
+      KvStorage kv = resources.add(allocateKv(config, backend, length));
+      RequestFactory requests = requests(config, defaults, tokenizer, length);
+      return new OpenModel(
+          startExecutor(backend, decoder, kv, requests, length),
+          tokenizer,
+          config.vocabSize(),
+          length,
+          backend.name());
+    }
+
+    /** A checkpoint without tokenizer.json runs on token ids alone. */
+    private Tokenizer openTokenizer(
+        ModelFiles files, TokenizerConfig tokenizerConfig, ModelConfig config) {
+      if (!files.names().contains(HuggingFaceTokenizer.FILE)) {
+        return null;
+      }
+      Tokenizer tokenizer = resources.add(HuggingFaceTokenizer.open(files, tokenizerConfig));
+      tokenizer.requireFits(config.vocabSize());
+      return tokenizer;
+    }
+
+    private int sequenceLength(ModelConfig config) {
+      Integer asked = options.maxSequenceLength();
+      int limit = config.contextLength();
+      if (asked != null && asked > limit) {
+        throw new IllegalArgumentException(
+            "maxSequenceLength " + asked + " exceeds the model's limit of " + limit);
+      }
+      return asked == null ? limit : asked;
+    }
+
+    private Backend openBackend() {
+      BackendOptions backendOptions =
+          new BackendOptions(options.threads(), options.deviceMemoryBytes(), options.deviceIndex());
+      return options.backend() == BackendChoice.AUTO
+          ? backends.openBest(backendOptions)
+          : backends.open(options.backend().name().toLowerCase(Locale.ROOT), backendOptions);
+    }
+
+    private Decoder loadModel(ModelFiles files, ModelConfig config, Backend backend, int length) {
+      DecoderOptions limits =
+          new DecoderOptions(options.maxBatchTokens(), length, options.maxBatchSize());
+      return resources.add(
+          ModelLoader.load(files, config, backend, limits, options.progressListener()::progress));
+    }
+
+    private KvStorage allocateKv(ModelConfig config, Backend backend, int length) {
+      return backend.allocateKv(
+          new KvSizing(config, backend, options.kvBlockSize())
+              .shape(
+                  options.kvCacheTokens(),
+                  options.kvCacheFraction(),
+                  (long) options.maxBatchSize() * length));
+    }
+
+    private RequestFactory requests(
+        ModelConfig config, GenerationDefaults defaults, Tokenizer tokenizer, int length) {
+      return new RequestFactory(
+          config.vocabSize(),
+          length,
+          Set.copyOf(defaults.endIds()),
+          defaults.sampling(),
+          tokenizer);
+    }
+
+    private GenerationExecutor startExecutor(
+        Backend backend, Decoder decoder, KvStorage kv, RequestFactory requests, int length) {
+      KvCacheManager manager =
+          new KvCacheManager(kv.shape().blocks(), kv.shape().blockSize(), options.prefixReuse());
+      ModelRunner runner =
+          new ModelRunner(backend, decoder, kv, options.maxBatchTokens(), options.maxBatchSize());
+      ExecutorOptions executorOptions =
+          new ExecutorOptions(
+              options.maxBatchSize(),
+              options.maxBatchTokens(),
+              options.chunkedPrefill(),
+              options.capacityPolicy(),
+              length,
+              options.maxQueuedRequests(),
+              options.queueFullPolicy(),
+              options.closeMode(),
+              options.integrityChecks());
+      return new GenerationExecutor(
+          executorOptions,
+          new ExecutorParts(
+              manager,
+              runner,
+              requests,
+              deliveryThreads(),
+              backend::isWorker,
+              backend.memory()::used,
+              resources::close));
+    }
+
+    /**
+     * Threads for callers' code: as many as are busy, none when idle. They outlive the engine until
+     * its results are delivered.
+     */
+    private static ExecutorService deliveryThreads() {
+      return new ThreadPoolExecutor(
+          0,
+          Integer.MAX_VALUE,
+          5,
+          TimeUnit.SECONDS,
+          new SynchronousQueue<>(),
+          task -> {
+            Thread thread = new Thread(task, "halcyon-delivery");
+            thread.setDaemon(true);
+            return thread;
+          });
+    }
+  }
+}

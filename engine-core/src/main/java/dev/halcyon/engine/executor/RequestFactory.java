@@ -1,0 +1,136 @@
+package dev.halcyon.engine.executor;
+
+import dev.halcyon.engine.GenerationRequest;
+import dev.halcyon.engine.RequestTooLargeException;
+import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.UnsupportedRequestException;
+import dev.halcyon.engine.executor.ActiveRequest.RequestSpec;
+import dev.halcyon.engine.sampling.SamplingDefaults;
+import dev.halcyon.engine.sampling.SamplingResolver;
+import dev.halcyon.engine.tokenizer.IncrementalDetokenizer;
+import dev.halcyon.engine.tokenizer.Tokenizer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ThreadLocalRandom;
+
+/** Checks requests against the model and the engine, and fills in what they leave open. */
+final class RequestFactory {
+
+  private final int vocabSize;
+  private final int maxSequenceLength;
+  private final Set<Integer> endIds;
+  private final SamplingDefaults defaults;
+  private final Tokenizer tokenizer;
+
+  /**
+   * @param endIds ids that end an output unless a request ignores them
+   * @param tokenizer null if the checkpoint has none
+   */
+  RequestFactory(
+      int vocabSize,
+      int maxSequenceLength,
+      Set<Integer> endIds,
+      SamplingDefaults defaults,
+      Tokenizer tokenizer) {
+    this.vocabSize = vocabSize;
+    this.maxSequenceLength = maxSequenceLength;
+    this.endIds = Set.copyOf(endIds);
+    this.defaults = defaults;
+    this.tokenizer = tokenizer;
+  }
+
+  RequestSpec spec(GenerationRequest request, int[] promptIds) {
+    SamplingParams params = request.params();
+    params.requireFits(vocabSize);
+    requireSupported(params);
+    int[] prompt = truncated(promptIds, params.truncatePromptTokens());
+    requireRightPrompt(prompt);
+    Set<Integer> stopIds = new HashSet<>(params.stopTokenIds());
+    if (!params.ignoreEos()) {
+      stopIds.addAll(endIds);
+    }
+    return new RequestSpec(
+        prompt,
+        params,
+        SamplingResolver.resolve(params, defaults, endIds),
+        params.seed() != null ? params.seed() : ThreadLocalRandom.current().nextLong(),
+        Math.min(params.maxTokens(), maxSequenceLength - prompt.length),
+        stopIds,
+        request.cacheSalt(),
+        request.priority(),
+        request.timeout() == null ? Long.MAX_VALUE : saturatedNanos(request));
+  }
+
+  /** Fresh outputs, one for each sample. */
+  List<SequenceOutput> outputs(RequestSpec spec) {
+    SamplingParams params = spec.params();
+    StopStrings stops = new StopStrings(params.stop());
+    List<SequenceOutput> outputs = new ArrayList<>();
+    for (int i = 0; i < params.n(); i++) {
+      IncrementalDetokenizer detokenizer =
+          params.detokenize() && tokenizer != null
+              ? new IncrementalDetokenizer(tokenizer, spec.prompt(), params.skipSpecialTokens())
+              : null;
+      OutputAssembler assembler =
+          new OutputAssembler(detokenizer, stops, params.includeStopInOutput(), params.minTokens());
+      outputs.add(
+          new SequenceOutput(
+              i, vocabSize, assembler, params.logprobs() != null, params.returnGenerationLogits()));
+    }
+    return outputs;
+  }
+
+  private void requireSupported(SamplingParams params) {
+    if (params.returnContextLogits()) {
+      throw new UnsupportedRequestException("returnContextLogits is not supported yet");
+    }
+    if (params.promptLogprobs() != null) {
+      throw new UnsupportedRequestException("promptLogprobs are not supported yet");
+    }
+    if (!params.stop().isEmpty() && (tokenizer == null || !params.detokenize())) {
+      throw new IllegalArgumentException(
+          "stop strings are matched on text: they need detokenize, and a checkpoint with a tokenizer");
+    }
+  }
+
+  private static int[] truncated(int[] promptIds, Integer keep) {
+    return keep == null || keep >= promptIds.length
+        ? promptIds
+        : Arrays.copyOfRange(promptIds, promptIds.length - keep, promptIds.length);
+  }
+
+  private void requireRightPrompt(int[] prompt) {
+    if (prompt.length == 0) {
+      throw new IllegalArgumentException("the prompt is empty; it needs at least one token");
+    }
+    for (int i = 0; i < prompt.length; i++) {
+      if (prompt[i] < 0 || prompt[i] >= vocabSize) {
+        throw new IllegalArgumentException(
+            "prompt token "
+                + i
+                + " is "
+                + prompt[i]
+                + ", outside of the vocabulary of "
+                + vocabSize);
+      }
+    }
+    if (prompt.length >= maxSequenceLength) {
+      throw new RequestTooLargeException(
+          String.format(
+              "The prompt has %d tokens; with one to generate it exceeds the longest sequence of %d"
+                  + " tokens. Shorten it or set truncatePromptTokens",
+              prompt.length, maxSequenceLength));
+    }
+  }
+
+  private static long saturatedNanos(GenerationRequest request) {
+    try {
+      return request.timeout().toNanos();
+    } catch (ArithmeticException e) {
+      return Long.MAX_VALUE;
+    }
+  }
+}

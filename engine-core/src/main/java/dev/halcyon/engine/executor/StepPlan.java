@@ -1,0 +1,61 @@
+package dev.halcyon.engine.executor;
+
+import dev.halcyon.engine.kvcache.BlockCopy;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** What one step computes: for each sequence in it, how many of its next tokens. */
+final class StepPlan {
+
+  /**
+   * @param sequence whose tokens
+   * @param start position of the first one
+   * @param count how many
+   * @param copy a block to be copied before the step writes, or null
+   */
+  record Chunk(Sequence sequence, int start, int count, BlockCopy copy) {
+
+    /** Whether the chunk ends at the newest token, so that the next one is to be sampled. */
+    boolean samples() {
+      return start + count == sequence.size();
+    }
+  }
+
+  private final Map<Sequence, Chunk> chunks = new LinkedHashMap<>();
+  private int tokens;
+
+  void add(Chunk chunk) {
+    chunks.put(chunk.sequence(), chunk);
+    tokens += chunk.count();
+  }
+
+  void remove(Sequence sequence) {
+    Chunk chunk = chunks.remove(sequence);
+    if (chunk != null) {
+      tokens -= chunk.count();
+    }
+  }
+
+  int tokens() {
+    return tokens;
+  }
+
+  boolean isEmpty() {
+    return chunks.isEmpty();
+  }
+
+  Collection<Chunk> chunks() {
+    return chunks.values();
+  }
+
+  /** The order in the batch: chunks of contexts first, then single rows. */
+  List<Chunk> packed() {
+    List<Chunk> packed = new ArrayList<>(chunks.size());
+    chunks.values().stream().filter(chunk -> chunk.count() > 1).forEach(packed::add);
+    chunks.values().stream().filter(chunk -> chunk.count() == 1).forEach(packed::add);
+    return packed;
+  }
+}
