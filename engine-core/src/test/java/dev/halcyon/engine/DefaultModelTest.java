@@ -1,0 +1,146 @@
+package dev.halcyon.engine;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+
+/**
+ * The embedded model through the public API, against float32 values of Hugging Face transformers.
+ */
+class DefaultModelTest {
+
+  private static Engine engine;
+  private static JsonNode cases;
+
+  @BeforeAll
+  static void open() throws IOException {
+    engine = Engine.builder().defaultModel().integrityChecks(true).build();
+    cases =
+        new ObjectMapper()
+            .readTree(TinyCheckpoint.fixture("default-model/reference.json").toFile())
+            .get("cases");
+  }
+
+  @AfterAll
+  static void close() {
+    engine.close();
+  }
+
+  @Test
+  void tokenIdsAreTheReferences() {
+    for (JsonNode one : cases) {
+      assertThat(engine.tokenize(one.get("prompt").asText())).isEqualTo(ints(one, "prompt_ids"));
+    }
+  }
+
+  @Test
+  void greedyContinuationsAreTheReferencesTogether() {
+    SamplingParams greedy =
+        SamplingParams.builder().temperature(0f).maxTokens(64).ignoreEos(true).build();
+    List<GenerationRequest> requests = new ArrayList<>();
+    for (JsonNode one : cases) {
+      requests.add(GenerationRequest.of(one.get("prompt").asText(), greedy));
+    }
+    List<GenerationResult> results = engine.generate(requests);
+    for (int i = 0; i < cases.size(); i++) {
+      GenerationOutput output = results.get(i).outputs().get(0);
+      assertThat(output.tokenIds()).containsExactly(boxed(ints(cases.get(i), "greedy_ids")));
+      assertThat(output.text()).isEqualTo(cases.get(i).get("greedy_text").asText());
+      assertThat(output.finishReason()).isEqualTo(FinishReason.LENGTH);
+    }
+  }
+
+  /**
+   * Each beginning of a prompt as a request of its own: its first token's logprobs are the
+   * reference's.
+   */
+  @Test
+  void topLogprobsAtEachPromptPositionAreTheReferences() {
+    SamplingParams params =
+        SamplingParams.builder().temperature(0f).maxTokens(1).logprobs(5).build();
+    for (JsonNode one : cases) {
+      if (!one.has("top5")) {
+        continue;
+      }
+      int[] prompt = ints(one, "prompt_ids");
+      for (int length = 1; length <= prompt.length; length++) {
+        int[] beginning = java.util.Arrays.copyOf(prompt, length);
+        GenerationResult result =
+            engine.generate(
+                GenerationRequest.of(beginning, params.toBuilder().ignoreEos(true).build()));
+        TokenLogprobs logprobs = result.outputs().get(0).logprobs().get(0);
+        assertTop5(logprobs, one.get("top5").get(length - 1));
+      }
+    }
+  }
+
+  @Test
+  void generationLogitsGiveTheLogprobs() {
+    SamplingParams params =
+        SamplingParams.builder()
+            .temperature(0f)
+            .maxTokens(8)
+            .logprobs(0)
+            .returnGenerationLogits(true)
+            .build();
+    try (GenerationResult result = engine.generate("The cat", params)) {
+      GenerationOutput output = result.outputs().get(0);
+      LogitsView logits = output.generationLogits();
+      assertThat(logits.rows()).isEqualTo(output.tokenIds().size()).isEqualTo(8);
+      assertThat(logits.vocabSize()).isEqualTo(2048);
+      float[] row = new float[2048];
+      for (int i = 0; i < logits.rows(); i++) {
+        logits.copyRow(i, row);
+        double sum = 0;
+        for (float value : row) {
+          sum += Math.exp(value);
+        }
+        double logprob = row[output.tokenIds().get(i)] - Math.log(sum);
+        assertThat((double) output.logprobs().get(i).chosen().logprob())
+            .isCloseTo(logprob, within(1e-5));
+        assertThat(output.logprobs().get(i).entries()).hasSize(1);
+      }
+    }
+  }
+
+  @Test
+  void aStoryEndsAtTheEndMarker() {
+    SamplingParams params = SamplingParams.builder().maxTokens(900).seed(5L).build();
+    GenerationOutput output = engine.generate("Once upon a time", params).outputs().get(0);
+    assertThat(output.finishReason()).isEqualTo(FinishReason.STOP);
+    assertThat(output.stopTokenId()).isZero();
+    assertThat(output.tokenIds()).doesNotContain(0);
+    assertThat(output.text()).startsWith(",").doesNotContain("<|endoftext|>");
+  }
+
+  private static void assertTop5(TokenLogprobs got, JsonNode top5) {
+    List<Integer> ids = new ArrayList<>(got.entries().keySet());
+    for (int rank = 1; rank <= 5; rank++) {
+      int id = top5.get(rank - 1).get(0).asInt();
+      float expected = (float) top5.get(rank - 1).get(1).asDouble();
+      assertThat(ids.get(rank - 1)).isEqualTo(id);
+      assertThat(got.entries().get(id).rank()).isEqualTo(rank);
+      assertThat(got.entries().get(id).logprob()).isCloseTo(expected, within(1e-4f));
+    }
+  }
+
+  private static int[] ints(JsonNode node, String field) {
+    int[] values = new int[node.get(field).size()];
+    for (int i = 0; i < values.length; i++) {
+      values[i] = node.get(field).get(i).asInt();
+    }
+    return values;
+  }
+
+  private static Integer[] boxed(int[] values) {
+    return java.util.Arrays.stream(values).boxed().toArray(Integer[]::new);
+  }
+}

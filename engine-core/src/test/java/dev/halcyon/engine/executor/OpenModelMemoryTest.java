@@ -1,0 +1,103 @@
+package dev.halcyon.engine.executor;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.halcyon.engine.Engine;
+import dev.halcyon.engine.EngineBuilder;
+import dev.halcyon.engine.EngineException;
+import dev.halcyon.engine.EngineOptions;
+import dev.halcyon.engine.TinyCheckpoint;
+import dev.halcyon.engine.backend.Backend;
+import dev.halcyon.engine.backend.BackendOptions;
+import dev.halcyon.engine.backend.BackendProvider;
+import dev.halcyon.engine.backend.BackendSelector;
+import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Optional;
+import java.util.ServiceLoader;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Opening an engine with too little memory, for every amount that is too little. */
+class OpenModelMemoryTest {
+
+  @TempDir static Path directory;
+
+  /** Opens CPU backends with a budget of its own, and keeps hold of the last one. */
+  private static final class Budgeted implements BackendProvider {
+
+    private final long bytes;
+    private Backend opened;
+
+    Budgeted(long bytes) {
+      this.bytes = bytes;
+    }
+
+    @Override
+    public String name() {
+      return "cpu";
+    }
+
+    @Override
+    public int priority() {
+      return 0;
+    }
+
+    @Override
+    public Optional<String> unavailable() {
+      return Optional.empty();
+    }
+
+    @Override
+    public Backend open(BackendOptions options) {
+      BackendProvider cpu =
+          ServiceLoader.load(BackendProvider.class).stream()
+              .map(ServiceLoader.Provider::get)
+              .filter(provider -> provider.name().equals("cpu"))
+              .findFirst()
+              .orElseThrow();
+      opened = cpu.open(new BackendOptions(1, bytes, 0));
+      return opened;
+    }
+  }
+
+  @Test
+  void everyAllocationThatFailsGivesATypedErrorAndLeavesNothing() {
+    EngineOptions options = options(TinyCheckpoint.write(directory.resolve("tiny")));
+    Budgeted ample = new Budgeted(1L << 30);
+    OpenModel whole = OpenModel.open(options, new BackendSelector(List.of(ample)));
+    long needed = ample.opened.memory().used();
+    whole.executor().close();
+    assertThat(ample.opened.memory().used()).isZero();
+    int refused = 0;
+    // Far finer than the buffers, so that the budget ends within each of them at least once.
+    for (long bytes = 1; bytes < needed; bytes += Math.max(1, needed / 300)) {
+      Budgeted tight = new Budgeted(bytes);
+      assertThatThrownBy(() -> OpenModel.open(options, new BackendSelector(List.of(tight))))
+          .isInstanceOf(EngineException.class)
+          .hasMessageContaining("bytes")
+          .hasCauseInstanceOf(OutOfDeviceMemoryException.class);
+      assertThat(tight.opened.memory().used()).isZero();
+      refused++;
+    }
+    assertThat(refused).isGreaterThan(250);
+    Budgeted exact = new Budgeted(needed);
+    OpenModel.open(options, new BackendSelector(List.of(exact))).executor().close();
+    assertThat(exact.opened.memory().used()).isZero();
+  }
+
+  private static EngineOptions options(Path checkpoint) {
+    EngineBuilder builder =
+        Engine.builder()
+            .model(checkpoint)
+            .threads(1)
+            .maxBatchSize(4)
+            .maxBatchTokens(32)
+            .kvCacheTokens(128);
+    try (Engine engine = builder.build()) {
+      return engine.options();
+    }
+  }
+}
