@@ -19,9 +19,6 @@ import java.util.UUID;
  */
 final class JlamaPeer {
 
-  private static final int PREFILL_RUNS = 3;
-  private static final int WARM_UP_RUNS = 2;
-
   private final Report report;
 
   private JlamaPeer(Report report) {
@@ -43,14 +40,14 @@ final class JlamaPeer {
             DType.F32,
             Optional.empty(),
             Optional.of(report.threads))) {
-      for (int run = 0; run < WARM_UP_RUNS; run++) {
-        generate(model, report.promptTokens, report.generatedTokens / 4);
-      }
       if (report.batches.contains(1)) {
-        List<Long> times = generate(model, report.promptTokens, report.generatedTokens);
-        report.decoded(1, List.of(times.subList(1, times.size())));
+        generate(model, report.promptTokens, report.generatedTokens);
+        for (int run = 0; run < Report.RUNS; run++) {
+          List<Long> times = generate(model, report.promptTokens, report.generatedTokens);
+          report.decoded(1, List.of(times.subList(1, times.size())));
+        }
       }
-      for (int run = 0; run <= PREFILL_RUNS; run++) {
+      for (int run = 0; run <= Report.RUNS; run++) {
         List<Long> times = generate(model, report.prefillTokens, 1);
         if (run > 0) {
           report.prefilled(times.get(1) - times.get(0));

@@ -19,9 +19,6 @@ import java.util.concurrent.Future;
  */
 final class LlamaCppPeer {
 
-  private static final int PREFILL_RUNS = 3;
-  private static final int WARM_UP_TOKENS = 8;
-
   private final Report report;
 
   private LlamaCppPeer(Report report) {
@@ -36,12 +33,14 @@ final class LlamaCppPeer {
     // A fresh model for each batch: no run pays for slots or cache cells of another.
     for (int batch : report.batches) {
       try (LlamaModel model = open(batch, report.promptTokens + report.generatedTokens)) {
-        generate(model, batch, WARM_UP_TOKENS);
-        report.decoded(batch, generate(model, batch, report.generatedTokens));
+        generate(model, batch);
+        for (int run = 0; run < Report.RUNS; run++) {
+          report.decoded(batch, generate(model, batch));
+        }
       }
     }
     try (LlamaModel model = open(1, report.prefillTokens)) {
-      for (int run = 0; run <= PREFILL_RUNS; run++) {
+      for (int run = 0; run <= Report.RUNS; run++) {
         String prompt = report.prompt(report.prefillTokens);
         long start = System.nanoTime();
         long nanos = tokens(model, prompt, 1).get(0) - start;
@@ -70,13 +69,13 @@ final class LlamaCppPeer {
   }
 
   /** Runs equal requests at once; gives the times at which the tokens of each came. */
-  private List<List<Long>> generate(LlamaModel model, int batch, int tokens) throws Exception {
+  private List<List<Long>> generate(LlamaModel model, int batch) throws Exception {
     ExecutorService callers = Executors.newFixedThreadPool(batch);
     try {
       List<Callable<List<Long>>> requests = new ArrayList<>();
       for (int i = 0; i < batch; i++) {
         String prompt = report.prompt(report.promptTokens);
-        requests.add(() -> tokens(model, prompt, tokens));
+        requests.add(() -> tokens(model, prompt, report.generatedTokens));
       }
       List<List<Long>> arrivals = new ArrayList<>();
       for (Future<List<Long>> request : callers.invokeAll(requests)) {

@@ -8,6 +8,9 @@ import java.util.TreeMap;
 /** What the peers' programs share: their arguments, their prompts and the line they print. */
 final class Report {
 
+  /** What is timed runs once to warm up, then this often; the best run counts. */
+  static final int RUNS = 3;
+
   final String model;
   final String version;
   final int threads;
@@ -42,7 +45,7 @@ final class Report {
 
   /**
    * Notes the decode rate of a batch: tokens a second from when the last request has its first
-   * token until the first request has its last one, as CpuBenchmark counts them.
+   * token until the first request has its last one, as CpuBenchmark counts them. The best counts.
    */
   void decoded(int batch, List<List<Long>> arrivals) {
     long start = arrivals.stream().mapToLong(times -> times.get(0)).max().orElseThrow();
@@ -52,7 +55,7 @@ final class Report {
     if (end <= start) {
       throw new IllegalStateException("the requests of batch " + batch + " never decoded together");
     }
-    decode.put(batch, tokens * 1e9 / (end - start));
+    decode.merge(batch, tokens * 1e9 / (end - start), Math::max);
   }
 
   /** Notes the time from submission to the first token; the best counts. */
