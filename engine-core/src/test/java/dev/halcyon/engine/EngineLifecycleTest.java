@@ -327,6 +327,57 @@ class EngineLifecycleTest {
     closer.join();
   }
 
+  @Test
+  void anInterruptedCallerCancelsItsRequest() throws Exception {
+    try (Engine engine = engine().build()) {
+      SamplingParams slow =
+          LONG.toBuilder()
+              .logitsProcessor(
+                  (prompt, generated, logits) -> {
+                    sleep(5);
+                    return logits;
+                  })
+              .build();
+      AtomicReference<Throwable> error = new AtomicReference<>();
+      Thread caller =
+          new Thread(
+              () -> {
+                try {
+                  engine.generate("a", slow);
+                } catch (EngineException e) {
+                  error.set(e);
+                }
+              });
+      caller.start();
+      Thread.sleep(50);
+      caller.interrupt();
+      caller.join();
+      assertThat(error.get()).hasMessageContaining("Interrupted");
+      engine.generate("a", LONG);
+      assertThat(engine.metrics().finished()).containsEntry(FinishReason.CANCELLED, 1L);
+    }
+  }
+
+  @Test
+  void withoutChunkingAPromptIsComputedInOneStep() {
+    try (Engine engine =
+        engine().chunkedPrefill(false).maxBatchSize(4).maxBatchTokens(32).build()) {
+      SamplingParams one = LONG.toBuilder().maxTokens(1).build();
+      long before = engine.metrics().steps();
+      engine.generate(GenerationRequest.of(new int[32], one));
+      assertThat(engine.metrics().steps() - before).isEqualTo(1);
+      assertThatThrownBy(() -> engine.submit(GenerationRequest.of(new int[33], one)))
+          .isInstanceOf(RequestTooLargeException.class)
+          .hasMessageContaining("33")
+          .hasMessageContaining("chunkedPrefill");
+    }
+    try (Engine engine = engine().maxBatchSize(4).maxBatchTokens(32).build()) {
+      SamplingParams one = LONG.toBuilder().maxTokens(1).build();
+      engine.generate(GenerationRequest.of(new int[33], one));
+      assertThat(engine.metrics().steps()).isEqualTo(2);
+    }
+  }
+
   private static void sleep(long millis) {
     try {
       Thread.sleep(millis);

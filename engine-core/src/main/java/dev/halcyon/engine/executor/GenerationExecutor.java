@@ -9,6 +9,7 @@ import dev.halcyon.engine.FinishReason;
 import dev.halcyon.engine.GenerationDelta;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
+import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.RequestOutOfMemoryException;
 import dev.halcyon.engine.RequestTooLargeException;
 import dev.halcyon.engine.executor.ActiveRequest.RequestSpec;
@@ -23,7 +24,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
-import java.util.function.LongSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -43,6 +43,10 @@ public final class GenerationExecutor implements AutoCloseable {
   private final BlockBudget budget;
   private final AtomicLong nextId = new AtomicLong(1);
   private final Map<RequestHandle, ActiveRequest> active = new LinkedHashMap<>();
+
+  /** What callers are told once the metrics show it. */
+  private final List<Runnable> notices = new ArrayList<>();
+
   private final Thread thread;
   private volatile boolean closing;
 
@@ -162,10 +166,13 @@ public final class GenerationExecutor implements AutoCloseable {
   }
 
   private void loop() {
-    LongSupplier clock = System::nanoTime;
     while (true) {
       takeHandedOver();
-      long soonest = reapTimeouts(clock.getAsLong());
+      long soonest = reapTimeouts(System.nanoTime());
+      if (!notices.isEmpty()) {
+        metrics.publish();
+        tellCallers();
+      }
       if (closing && (options.closeMode() == CloseMode.ABORT || active.isEmpty())) {
         return;
       }
@@ -252,6 +259,12 @@ public final class GenerationExecutor implements AutoCloseable {
     }
     int sampled = update(results);
     metrics.step(sampled, System.nanoTime() - start);
+    tellCallers();
+  }
+
+  private void tellCallers() {
+    notices.forEach(Runnable::run);
+    notices.clear();
   }
 
   private void markScheduled(StepPlan plan, long now) {
@@ -348,7 +361,8 @@ public final class GenerationExecutor implements AutoCloseable {
     if (request.outputs().stream().allMatch(SequenceOutput::finished)) {
       request.outputs().forEach(output -> metrics.finished(output.finishReason()));
       forget(request);
-      request.handle().complete(request.result(now));
+      GenerationResult result = request.result(now);
+      notices.add(() -> request.handle().complete(result));
     }
   }
 
@@ -367,7 +381,7 @@ public final class GenerationExecutor implements AutoCloseable {
     if (!request.ended()) {
       request.outputs().forEach(output -> metrics.finished(FinishReason.ERROR));
       forget(request);
-      request.handle().fail(error);
+      notices.add(() -> request.handle().fail(error));
     }
   }
 
@@ -396,6 +410,7 @@ public final class GenerationExecutor implements AutoCloseable {
       request.handle().fail(reason);
     }
     active.clear();
+    tellCallers();
     try {
       parts.onEnd().run();
     } catch (RuntimeException e) {

@@ -25,10 +25,13 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** Opens a checkpoint and puts together all that runs it. */
 public final class OpenModel {
 
+  private static final Logger LOG = LoggerFactory.getLogger(OpenModel.class);
   private static final String DEFAULT_MODEL = "dev/halcyon/engine/default-model/";
 
   private final GenerationExecutor executor;
@@ -125,6 +128,14 @@ public final class OpenModel {
       Decoder decoder = loadModel(files, config, backend, length);
       KvStorage kv = resources.add(allocateKv(config, backend, length));
       RequestFactory requests = requests(config, defaults, tokenizer, length);
+      LOG.info(
+          "Opened {} ({}) on the {} backend: sequences of up to {} tokens, {} KV blocks of {} tokens",
+          files.description(),
+          config.architecture(),
+          backend.name(),
+          length,
+          kv.shape().blocks(),
+          kv.shape().blockSize());
       return new OpenModel(
           startExecutor(backend, decoder, kv, requests, length),
           tokenizer,

@@ -1,0 +1,182 @@
+package dev.halcyon.engine.executor;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.halcyon.engine.Engine;
+import dev.halcyon.engine.EngineBuilder;
+import dev.halcyon.engine.EngineFailedException;
+import dev.halcyon.engine.EngineOptions;
+import dev.halcyon.engine.GenerationHandle;
+import dev.halcyon.engine.GenerationRequest;
+import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.RequestOutOfMemoryException;
+import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.TinyCheckpoint;
+import dev.halcyon.engine.backend.Backend;
+import dev.halcyon.engine.backend.BackendOptions;
+import dev.halcyon.engine.backend.BackendProvider;
+import dev.halcyon.engine.backend.BackendSelector;
+import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.ServiceLoader;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Supplier;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Operations of the backend that fail in the middle of a step. */
+@Timeout(60)
+class BackendFaultTest {
+
+  private static final SamplingParams GREEDY =
+      SamplingParams.builder().temperature(0f).maxTokens(12).ignoreEos(true).build();
+
+  @TempDir static Path directory;
+  private static EngineOptions options;
+
+  @BeforeAll
+  static void writeCheckpoint() {
+    Path checkpoint = TinyCheckpoint.write(directory.resolve("tiny"));
+    EngineBuilder builder =
+        Engine.builder()
+            .model(checkpoint)
+            .threads(1)
+            .maxBatchSize(4)
+            .maxBatchTokens(8)
+            .kvCacheTokens(512)
+            .integrityChecks(true);
+    try (Engine engine = builder.build()) {
+      options = engine.options();
+    }
+  }
+
+  /** The CPU backend with one operation that fails on its n-th call from now, once armed. */
+  private static final class Faulty implements BackendProvider {
+
+    private final String operation;
+    private final Supplier<Throwable> fault;
+    private final AtomicInteger callsUntilFault = new AtomicInteger(Integer.MAX_VALUE);
+    private Backend real;
+
+    Faulty(String operation, Supplier<Throwable> fault) {
+      this.operation = operation;
+      this.fault = fault;
+    }
+
+    @Override
+    public String name() {
+      return "cpu";
+    }
+
+    @Override
+    public int priority() {
+      return 0;
+    }
+
+    @Override
+    public Optional<String> unavailable() {
+      return Optional.empty();
+    }
+
+    @Override
+    public Backend open(BackendOptions backendOptions) {
+      real =
+          ServiceLoader.load(BackendProvider.class).stream()
+              .map(ServiceLoader.Provider::get)
+              .filter(provider -> provider.name().equals("cpu"))
+              .findFirst()
+              .orElseThrow()
+              .open(backendOptions);
+      return (Backend)
+          Proxy.newProxyInstance(
+              Backend.class.getClassLoader(),
+              new Class<?>[] {Backend.class},
+              (proxy, method, arguments) -> {
+                if (method.getName().equals(operation) && callsUntilFault.getAndDecrement() == 1) {
+                  throw fault.get();
+                }
+                try {
+                  return method.invoke(real, arguments);
+                } catch (InvocationTargetException e) {
+                  throw e.getCause();
+                }
+              });
+    }
+  }
+
+  private static GenerationHandle submit(OpenModel model, int first) {
+    return model
+        .executor()
+        .submit(GenerationRequest.of(new int[] {first, 7, 9}, GREEDY), new int[] {first, 7, 9});
+  }
+
+  /** For every operation of a step, and for the first calls of each. */
+  @Test
+  void memoryThatRunsOutInAStepFailsItsRequestsAndNothingElse() {
+    for (String operation :
+        List.of("upload", "embed", "linear", "attention", "ropeAndWriteKv", "sample")) {
+      for (int call = 1; call <= 9; call += 2) {
+        Faulty faulty =
+            new Faulty(operation, () -> new OutOfDeviceMemoryException("a test", 77, 5));
+        OpenModel model = OpenModel.open(options, new BackendSelector(List.of(faulty)));
+        List<Integer> expected = submit(model, 3).await().outputs().get(0).tokenIds();
+        faulty.callsUntilFault.set(call);
+        int failed = 0;
+        List<GenerationHandle> handles = new ArrayList<>();
+        for (int i = 0; i < 6; i++) {
+          handles.add(submit(model, 3));
+        }
+        for (GenerationHandle handle : handles) {
+          try {
+            assertThat(handle.await().outputs().get(0).tokenIds()).isEqualTo(expected);
+          } catch (RequestOutOfMemoryException e) {
+            assertThat(e).hasMessageContaining("77 bytes").hasMessageContaining("a test");
+            failed++;
+          }
+        }
+        assertThat(failed).as(operation + " " + call).isBetween(1, 4);
+        GenerationResult after = submit(model, 3).await();
+        assertThat(after.outputs().get(0).tokenIds()).isEqualTo(expected);
+        assertThat(model.executor().metrics().freeBlocks())
+            .isEqualTo(model.executor().metrics().totalBlocks());
+        model.executor().close();
+        assertThat(faulty.real.memory().used()).isZero();
+      }
+    }
+  }
+
+  @Test
+  void aBrokenBackendFailsTheEngineOnceAndTellsEverybody() {
+    Faulty faulty = new Faulty("attention", () -> new IllegalStateException("lost device"));
+    OpenModel model = OpenModel.open(options, new BackendSelector(List.of(faulty)));
+    submit(model, 3).await();
+    faulty.callsUntilFault.set(5);
+    List<GenerationHandle> handles = new ArrayList<>();
+    for (int i = 0; i < 6; i++) {
+      try {
+        handles.add(submit(model, 3));
+      } catch (EngineFailedException e) {
+        assertThat(handles).as("the first one is still taken").isNotEmpty();
+      }
+    }
+    for (GenerationHandle handle : handles) {
+      assertThatThrownBy(handle::await)
+          .isInstanceOf(EngineFailedException.class)
+          .hasMessageContaining("lost device");
+    }
+    assertThatThrownBy(() -> submit(model, 3))
+        .isInstanceOf(EngineFailedException.class)
+        .hasMessageContaining("lost device");
+    model.executor().close();
+    model.executor().close();
+    assertThat(faulty.real.memory().used()).isZero();
+  }
+}
