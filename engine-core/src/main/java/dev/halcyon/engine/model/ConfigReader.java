@@ -59,15 +59,7 @@ final class ConfigReader {
 
   /** A finite number of at least {@code min}. */
   double number(String key, double min) {
-    if (!has(key)) {
-      throw bad(key, "is absent", "a finite number of at least " + min);
-    }
-    JsonNode node = object.get(key);
-    double value = node.doubleValue();
-    if (!node.isNumber() || !Double.isFinite(value) || value < min) {
-      throw bad(key, "is " + node.asText(), "a finite number of at least " + min);
-    }
-    return value;
+    return finite(key, min, "a finite number of at least " + min);
   }
 
   double number(String key, double min, double absent) {
@@ -76,11 +68,23 @@ final class ConfigReader {
 
   /** A finite number above 0. */
   double positive(String key) {
-    return number(key, Double.MIN_VALUE);
+    return finite(key, Double.MIN_VALUE, "a finite number above 0");
   }
 
   double positive(String key, double absent) {
     return has(key) ? positive(key) : absent;
+  }
+
+  private double finite(String key, double min, String expected) {
+    if (!has(key)) {
+      throw bad(key, "is absent", expected);
+    }
+    JsonNode node = object.get(key);
+    double value = node.doubleValue();
+    if (!node.isNumber() || !Double.isFinite(value) || value < min) {
+      throw bad(key, "is " + node.asText(), expected);
+    }
+    return value;
   }
 
   boolean flag(String key, boolean absent) {
@@ -119,8 +123,16 @@ final class ConfigReader {
     return Optional.of(texts);
   }
 
-  /** Token ids, written as one integer or as a list of them; empty if absent. */
+  /** Token ids, written as one integer or as a list of them; empty if null or absent. */
   List<Integer> tokenIds(String key, int vocabSize) {
+    return tokenIds(key, vocabSize, List.of());
+  }
+
+  /** Token ids, written as one integer or as a list of them; empty if null. */
+  List<Integer> tokenIds(String key, int vocabSize, List<Integer> absent) {
+    if (!mentions(key)) {
+      return absent;
+    }
     List<Integer> ids = new ArrayList<>();
     if (!has(key)) {
       return ids;

@@ -30,7 +30,13 @@ public final class Decoder implements AutoCloseable {
   private final Scratch scratch;
   private final OutputHead head;
 
-  private Decoder(
+  /**
+   * Builds a decoder over loaded weights.
+   *
+   * @param owned what the decoder closes in the end; its own buffers are added, even if this
+   *     constructor fails
+   */
+  Decoder(
       ModelConfig config,
       Backend backend,
       DecoderOptions options,
@@ -46,21 +52,6 @@ public final class Decoder implements AutoCloseable {
     this.scratch = Scratch.allocate(config, backend, maxBatchTokens, owned);
     Matrix projection = weights.head() == null ? weights.embedding() : weights.head();
     this.head = new OutputHead(config, backend, projection, options.maxLogitRows(), owned);
-  }
-
-  /**
-   * Builds a decoder over loaded weights.
-   *
-   * @param owned what the decoder closes in the end; its own buffers are added, also if creating it
-   *     fails
-   */
-  static Decoder create(
-      ModelConfig config,
-      Backend backend,
-      DecoderOptions options,
-      DecoderWeights<Matrix> weights,
-      Owned owned) {
-    return new Decoder(config, backend, options, weights, owned);
   }
 
   /** The most positions of a sequence: what was asked for, within what the model allows. */

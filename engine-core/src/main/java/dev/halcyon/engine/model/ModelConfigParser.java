@@ -100,8 +100,8 @@ final class ModelConfigParser {
         family.mlpBias().read(config),
         family.queryKeyNorm(),
         config.flag("tie_word_embeddings", family.tiedEmbeddings()),
-        config.tokenIds("bos_token_id", vocabSize).stream().findFirst().orElse(-1),
-        config.tokenIds("eos_token_id", vocabSize),
+        config.tokenIds("bos_token_id", vocabSize, family.bosIds()).stream().findFirst().orElse(-1),
+        config.tokenIds("eos_token_id", vocabSize, family.endIds()),
         layers);
   }
 

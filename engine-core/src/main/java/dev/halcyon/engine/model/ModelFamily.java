@@ -15,6 +15,8 @@ import java.util.Optional;
  * @param normEps rms_norm_eps if left out
  * @param ropeTheta rope_theta if left out
  * @param tiedEmbeddings tie_word_embeddings if left out
+ * @param bosIds bos_token_id if left out
+ * @param endIds eos_token_id if left out
  * @param qkvBias whether queries, keys and values have biases
  * @param outputBias whether attention's output projection has a bias
  * @param mlpBias whether the feed-forward projections have biases
@@ -30,6 +32,8 @@ record ModelFamily(
     double normEps,
     double ropeTheta,
     boolean tiedEmbeddings,
+    List<Integer> bosIds,
+    List<Integer> endIds,
     FlagRule qkvBias,
     FlagRule outputBias,
     FlagRule mlpBias,
@@ -48,6 +52,8 @@ record ModelFamily(
           1e-6,
           10000,
           false,
+          List.of(1),
+          List.of(2),
           ATTENTION_BIAS,
           ATTENTION_BIAS,
           FlagRule.key("mlp_bias"),
@@ -64,6 +70,8 @@ record ModelFamily(
           1e-6,
           10000,
           false,
+          List.of(1),
+          List.of(2),
           FlagRule.NEVER,
           FlagRule.NEVER,
           FlagRule.NEVER,
@@ -80,6 +88,8 @@ record ModelFamily(
           1e-6,
           10000,
           false,
+          List.of(),
+          List.of(),
           FlagRule.ALWAYS,
           FlagRule.NEVER,
           FlagRule.NEVER,
@@ -96,6 +106,8 @@ record ModelFamily(
           1e-6,
           10000,
           false,
+          List.of(),
+          List.of(),
           ATTENTION_BIAS,
           ATTENTION_BIAS,
           FlagRule.NEVER,

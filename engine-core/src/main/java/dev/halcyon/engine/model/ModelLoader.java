@@ -48,7 +48,7 @@ public final class ModelLoader {
     try {
       Loading loading = new Loading(checkpoint, backend, owned, progress, total);
       progress.progress(0, total);
-      return Decoder.create(config, backend, options, layout.map(loading::load), owned);
+      return new Decoder(config, backend, options, layout.map(loading::load), owned);
     } catch (RuntimeException | Error e) {
       closeAfter(e, owned);
       throw e;

@@ -121,8 +121,11 @@ class ModelConfigTest {
     assertThat(llama.contextLength()).isEqualTo(2048);
     assertThat(llama.normEps()).isEqualTo(1e-6f);
     assertThat(llama.layers().get(0).rope().theta()).isEqualTo(10000);
-    assertThat(llama.bosId()).isEqualTo(-1);
-    assertThat(llama.endIds()).isEmpty();
+    assertThat(llama.bosId()).isEqualTo(1);
+    assertThat(llama.endIds()).containsExactly(2);
+    ModelConfig without = parse(llamaWith("{'bos_token_id': null, 'eos_token_id': null}"));
+    assertThat(without.bosId()).isEqualTo(-1);
+    assertThat(without.endIds()).isEmpty();
 
     String other = "{'architectures': ['%s'], 'model_type': '%s', 'num_attention_heads': 64%s}";
     ModelConfig mistral =
@@ -134,6 +137,7 @@ class ModelConfigTest {
     assertThat(qwen3.kvHeads()).isEqualTo(32);
     assertThat(qwen3.headDim()).isEqualTo(128);
     assertThat(qwen3.contextLength()).isEqualTo(32768);
+    assertThat(qwen3.endIds()).isEmpty();
   }
 
   @Test
@@ -232,7 +236,7 @@ class ModelConfigTest {
         "head_dim | 0 | head_dim is 0",
         "max_position_embeddings | 0 | max_position_embeddings is 0",
         "rms_norm_eps | -1e-5 | rms_norm_eps is -1.0E-5",
-        "rms_norm_eps | 0 | rms_norm_eps is 0",
+        "rms_norm_eps | 0 | rms_norm_eps is 0, expected a finite number above 0",
         "rope_theta | 0 | rope_theta is 0",
         "hidden_act | 'relu' | hidden_act is relu, expected one of silu",
         "tie_word_embeddings | 1 | tie_word_embeddings is 1, expected true or false",
