@@ -16,7 +16,10 @@ final class SamplingChecks {
   /** The nearest float, but never 0 for a number that is not: 0 has a meaning of its own. */
   static float toFloat(double value) {
     float nearest = (float) value;
-    return nearest == 0 && value != 0 ? Math.copySign(Float.MIN_VALUE, (float) value) : nearest;
+    if (nearest == 0 && value != 0) {
+      return value > 0 ? Float.MIN_VALUE : -Float.MIN_VALUE;
+    }
+    return nearest + 0.0f; // -0 is 0
   }
 
   static void that(String name, Float value, Predicate<Float> allowed, String expected) {
@@ -31,6 +34,12 @@ final class SamplingChecks {
           name,
           value,
           high == Integer.MAX_VALUE ? "at least " + low : "a number from " + low + " to " + high);
+    }
+  }
+
+  static void minTokens(int value, int maxTokens) {
+    if (value < 0 || value > maxTokens) {
+      throw refused("minTokens", value, "a number from 0 to maxTokens, " + maxTokens);
     }
   }
 

@@ -519,7 +519,7 @@ public final class SamplingParams {
      */
     public SamplingParams build() {
       SamplingChecks.inRange("maxTokens", maxTokens, 1, Integer.MAX_VALUE);
-      SamplingChecks.inRange("minTokens", minTokens, 0, maxTokens);
+      SamplingChecks.minTokens(minTokens, maxTokens);
       SamplingChecks.inRange("n", n, 1, MAX_N);
       SamplingChecks.inRange("topK", topK, 0, Integer.MAX_VALUE);
       SamplingChecks.inRange("logprobs", logprobs, 0, Integer.MAX_VALUE);

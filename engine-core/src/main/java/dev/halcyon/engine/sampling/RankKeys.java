@@ -12,7 +12,7 @@ final class RankKeys {
   /** A bound that keeps every token. */
   static final long ALL = Long.MAX_VALUE;
 
-  private static final int SMALLEST_BUFFER = 64;
+  private static final int SMALLEST_BUFFER = 4096;
   private static final long WORD = 0xFFFFFFFFL;
 
   private RankKeys() {}

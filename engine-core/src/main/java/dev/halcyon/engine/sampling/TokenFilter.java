@@ -9,6 +9,11 @@ import java.util.Arrays;
  */
 final class TokenFilter {
 
+  /** Bands of topP: their number, and how many to a factor of e in weight. The last one is open. */
+  private static final int BANDS = 1024;
+
+  private static final int BANDS_PER_UNIT = 32;
+
   private TokenFilter() {}
 
   /** The key of the last token kept (see {@link RankKeys}); always keeps the most likely one. */
@@ -27,44 +32,58 @@ final class TokenFilter {
     return bound;
   }
 
+  /**
+   * Sums weights in bands of rank first; only the band in which topP is reached is then looked into.
+   */
   private static long topP(float[] logits, double topP, long bound, Weights weights) {
     float lowest = lowestLogit(bound);
-    double total = 0;
-    int kept = 0;
+    double[] mass = new double[BANDS];
     for (int id = 0; id < logits.length; id++) {
       float logit = logits[id];
       if (logit >= lowest && RankKeys.encode(logit, id) <= bound) {
-        total += weights.of(logit);
-        kept++;
+        double scaled = weights.scaled(logit);
+        mass[band(scaled)] += Math.exp(scaled);
       }
     }
-    // All tokens lighter than (1 - topP) * total / kept weigh less than (1 - topP) * total
-    // together, so the
-    // others reach topP without them. Half of that leaves room for rounding.
-    double lightest = 0.5 * (1 - topP) * total / kept;
-    long candidateBound = Math.min(bound, RankKeys.boundAtLeast(weights.logitOf(lightest)));
-    long[] candidates = collect(logits, candidateBound, kept);
-    return RankKeys.lastToReach(topP * total, candidates, candidates.length, weights);
+    double total = Arrays.stream(mass).sum();
+    double target = topP * total;
+    double before = 0;
+    int band = 0;
+    int last = 0; // the last band that has any weight, should rounding leave the target out of reach
+    while (band < BANDS && before + mass[band] < target) {
+      last = mass[band] > 0 ? band : last;
+      before += mass[band++];
+    }
+    if (band == BANDS) {
+      band = last;
+      before -= mass[last];
+    }
+    long[] keys = keysOfBand(band, logits, bound, weights);
+    return RankKeys.lastToReach(target - before, keys, keys.length, weights);
   }
 
-  private static long[] collect(float[] logits, long bound, int most) {
+  private static int band(double scaled) {
+    return (int) Math.min(BANDS - 1, -scaled * BANDS_PER_UNIT);
+  }
+
+  private static long[] keysOfBand(int band, float[] logits, long bound, Weights weights) {
     float lowest = lowestLogit(bound);
-    long[] keys = new long[Math.min(most, 1024)];
+    long[] keys = new long[256];
     int size = 0;
     for (int id = 0; id < logits.length; id++) {
       float logit = logits[id];
-      if (logit < lowest) {
+      if (logit < lowest || band(weights.scaled(logit)) != band) {
         continue;
       }
       long key = RankKeys.encode(logit, id);
       if (key <= bound) {
         if (size == keys.length) {
-          keys = Arrays.copyOf(keys, Math.min(most, 2 * size));
+          keys = Arrays.copyOf(keys, 2 * size);
         }
         keys[size++] = key;
       }
     }
-    return size == keys.length ? keys : Arrays.copyOf(keys, size);
+    return Arrays.copyOf(keys, size);
   }
 
   /** A quick test before a key is made: no token below this logit is inside the bound. */
