@@ -7,6 +7,7 @@ import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.BackendOptions;
 import dev.halcyon.engine.backend.BackendSelector;
 import dev.halcyon.engine.backend.KvStorage;
+import dev.halcyon.engine.backend.Owned;
 import dev.halcyon.engine.kvcache.KvCacheManager;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
 import dev.halcyon.engine.model.Decoder;
@@ -60,23 +61,15 @@ public final class OpenModel {
 
   /** Opens a checkpoint on one of {@code backends}. */
   static OpenModel open(EngineOptions options, BackendSelector backends) {
-    OwnedResources resources = new OwnedResources();
+    Owned owned = new Owned();
     try {
-      return new Assembly(options, backends, resources).open();
+      return new Assembly(options, backends, owned).open();
     } catch (OutOfDeviceMemoryException e) {
-      closeAfter(e, resources);
+      owned.closeAfter(e);
       throw new EngineException("The engine does not fit into its memory: " + e.getMessage(), e);
     } catch (RuntimeException | Error e) {
-      closeAfter(e, resources);
+      owned.closeAfter(e);
       throw e;
-    }
-  }
-
-  private static void closeAfter(Throwable failure, OwnedResources resources) {
-    try {
-      resources.close();
-    } catch (RuntimeException e) {
-      failure.addSuppressed(e);
     }
   }
 
@@ -106,12 +99,12 @@ public final class OpenModel {
 
     private final EngineOptions options;
     private final BackendSelector backends;
-    private final OwnedResources resources;
+    private final Owned owned;
 
-    Assembly(EngineOptions options, BackendSelector backends, OwnedResources resources) {
+    Assembly(EngineOptions options, BackendSelector backends, Owned owned) {
       this.options = options;
       this.backends = backends;
-      this.resources = resources;
+      this.owned = owned;
     }
 
     OpenModel open() {
@@ -124,9 +117,11 @@ public final class OpenModel {
       TokenizerConfig tokenizerConfig = TokenizerConfig.read(files);
       Tokenizer tokenizer = openTokenizer(files, tokenizerConfig, config);
       int length = sequenceLength(config);
-      Backend backend = resources.add(openBackend());
+      Backend backend = openBackend();
+      owned.add(backend::close);
       Decoder decoder = loadModel(files, config, backend, length);
-      KvStorage kv = resources.add(allocateKv(config, backend, length));
+      KvStorage kv = allocateKv(config, backend, length);
+      owned.add(kv::close);
       RequestFactory requests = requests(config, defaults, tokenizer, length);
       LOG.info(
           "Opened {} ({}) on the {} backend: sequences of up to {} tokens, {} KV blocks of {} tokens",
@@ -150,7 +145,8 @@ public final class OpenModel {
       if (!files.names().contains(HuggingFaceTokenizer.FILE)) {
         return null;
       }
-      Tokenizer tokenizer = resources.add(HuggingFaceTokenizer.open(files, tokenizerConfig));
+      Tokenizer tokenizer = HuggingFaceTokenizer.open(files, tokenizerConfig);
+      owned.add(tokenizer::close);
       tokenizer.requireFits(config.vocabSize());
       return tokenizer;
     }
@@ -176,8 +172,10 @@ public final class OpenModel {
     private Decoder loadModel(ModelFiles files, ModelConfig config, Backend backend, int length) {
       DecoderOptions limits =
           new DecoderOptions(options.maxBatchTokens(), length, options.maxBatchSize());
-      return resources.add(
-          ModelLoader.load(files, config, backend, limits, options.progressListener()::progress));
+      Decoder decoder =
+          ModelLoader.load(files, config, backend, limits, options.progressListener()::progress);
+      owned.add(decoder::close);
+      return decoder;
     }
 
     private KvStorage allocateKv(ModelConfig config, Backend backend, int length) {
@@ -225,7 +223,7 @@ public final class OpenModel {
               deliveryThreads(),
               backend::isWorker,
               backend.memory()::used,
-              resources::close));
+              owned::close));
     }
 
     /**

@@ -5,6 +5,7 @@ import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.DeviceBatch;
 import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.backend.Matrix;
+import dev.halcyon.engine.backend.Owned;
 import dev.halcyon.engine.backend.RopeTable;
 import dev.halcyon.engine.logits.DeviceBuffer;
 import java.util.ArrayList;

@@ -4,6 +4,7 @@ import dev.halcyon.engine.ModelLoadException;
 import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.HostTensor;
 import dev.halcyon.engine.backend.Matrix;
+import dev.halcyon.engine.backend.Owned;
 import dev.halcyon.engine.weights.Checkpoint;
 import dev.halcyon.engine.weights.LoadProgress;
 import dev.halcyon.engine.weights.ModelFiles;
@@ -50,16 +51,8 @@ public final class ModelLoader {
       progress.progress(0, total);
       return new Decoder(config, backend, options, layout.map(loading::load), owned);
     } catch (RuntimeException | Error e) {
-      closeAfter(e, owned);
+      owned.closeAfter(e);
       throw e;
-    }
-  }
-
-  private static void closeAfter(Throwable failure, Owned owned) {
-    try {
-      owned.close();
-    } catch (RuntimeException e) {
-      failure.addSuppressed(e);
     }
   }
 

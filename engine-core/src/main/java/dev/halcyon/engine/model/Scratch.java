@@ -1,6 +1,7 @@
 package dev.halcyon.engine.model;
 
 import dev.halcyon.engine.backend.Backend;
+import dev.halcyon.engine.backend.Owned;
 import dev.halcyon.engine.logits.DeviceBuffer;
 
 /**

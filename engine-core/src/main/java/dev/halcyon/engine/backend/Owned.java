@@ -1,15 +1,15 @@
-package dev.halcyon.engine.model;
+package dev.halcyon.engine.backend;
 
 import java.util.ArrayDeque;
 import java.util.Deque;
 
 /** Things to close together, the last one first; closing twice closes nothing more. */
-final class Owned implements AutoCloseable {
+public final class Owned implements AutoCloseable {
 
   private final Deque<Runnable> closers = new ArrayDeque<>();
 
   /** Takes note of how to close something that was just made. */
-  void add(Runnable close) {
+  public void add(Runnable close) {
     closers.push(close);
   }
 
@@ -30,6 +30,15 @@ final class Owned implements AutoCloseable {
     }
     if (failure != null) {
       throw failure;
+    }
+  }
+
+  /** Closes everything because of {@code cause}, which keeps hold of what goes wrong meanwhile. */
+  public void closeAfter(Throwable cause) {
+    try {
+      close();
+    } catch (RuntimeException e) {
+      cause.addSuppressed(e);
     }
   }
 }
