@@ -21,7 +21,7 @@ final class Bf16DotTile implements DotTile {
   }
 
   @Override
-  public void one(
+  public boolean one(
       Object view, long o0, long o1, long o2, long o3, int cols, float[] x, int x0, float[] sums) {
     FloatVector a0 = FloatVector.zero(FLOATS);
     FloatVector a1 = a0;
@@ -46,10 +46,11 @@ final class Bf16DotTile implements DotTile {
     sums[1] = VectorSums.sum(a1, sums);
     sums[2] = VectorSums.sum(a2, sums);
     sums[3] = VectorSums.sum(a3, sums);
+    return false;
   }
 
   @Override
-  public void four(
+  public boolean four(
       Object view,
       long o0,
       long o1,
@@ -64,6 +65,7 @@ final class Bf16DotTile implements DotTile {
       float[] sums) {
     twoRows(view, o0, o1, cols, x, x0, x1, x2, x3, sums, 0);
     twoRows(view, o2, o3, cols, x, x0, x1, x2, x3, sums, 2);
+    return false;
   }
 
   /**

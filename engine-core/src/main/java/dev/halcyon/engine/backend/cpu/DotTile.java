@@ -11,14 +11,20 @@ interface DotTile {
   /** How many elements of a row go through vectors; the rest is the caller's. */
   int vectorised(int cols);
 
-  /** sums[r] = product of weight row r with the activations at x[x0]. */
-  void one(
+  /**
+   * sums[r] = product of weight row r with the activations at x[x0].
+   *
+   * @return whether a weight row may hold infinities or NaN that the sums leave out
+   */
+  boolean one(
       Object view, long o0, long o1, long o2, long o3, int cols, float[] x, int x0, float[] sums);
 
   /**
    * sums[4 * b + r] = product of weight row r with the activations at x[x0], x[x1], x[x2], x[x3].
+   *
+   * @return as {@link #one}
    */
-  void four(
+  boolean four(
       Object view,
       long o0,
       long o1,

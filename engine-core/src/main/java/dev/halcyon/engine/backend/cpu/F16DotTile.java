@@ -8,11 +8,22 @@ import jdk.incubator.vector.VectorSpecies;
 /**
  * Products with IEEE half-precision weights, loaded in pairs as ints: even columns and odd ones,
  * which is how activations are packed too.
+ *
+ * <p>Exponent and mantissa move to the places of a float's, and a factor corrects the exponent,
+ * which is exact for subnormal numbers too. Infinities and NaN would become ordinary numbers by
+ * that: they are only noticed here. Two rows at a time and no more operations than needed, as
+ * HotSpot stops inlining (and so vectorising) larger loops.
  */
 final class F16DotTile implements DotTile {
 
   private static final VectorSpecies<Float> FLOATS = VectorMemory.FLOATS;
   private static final int LANES = FLOATS.length();
+
+  /**
+   * Sign, exponent and mantissa of a half in a float's places, the sign repeated in the three bits
+   * between.
+   */
+  private static final int BITS = 0x8fffe000;
 
   @Override
   public int vectorised(int cols) {
@@ -20,35 +31,35 @@ final class F16DotTile implements DotTile {
   }
 
   @Override
-  public void one(
+  public boolean one(
       Object view, long o0, long o1, long o2, long o3, int cols, float[] x, int x0, float[] sums) {
+    return twoRows(view, o0, o1, cols, x, x0, sums, 0)
+        | twoRows(view, o2, o3, cols, x, x0, sums, 2);
+  }
+
+  private static boolean twoRows(
+      Object view, long o0, long o1, int cols, float[] x, int x0, float[] sums, int r) {
     FloatVector a0 = FloatVector.zero(FLOATS);
     FloatVector a1 = a0;
-    FloatVector a2 = a0;
-    FloatVector a3 = a0;
-    int end = vectorised(cols) / 2;
+    IntVector carry = IntVector.zero(VectorMemory.INTS);
+    int end = (cols - cols % (2 * LANES)) / 2;
     int odd = x0 + cols / 2;
     for (int i = 0; i < end; i += LANES) {
-      long at = 4L * i;
+      IntVector w0 = VectorMemory.load(view, o0 + 4L * i);
+      IntVector w1 = VectorMemory.load(view, o1 + 4L * i);
       FloatVector e = FloatVector.fromArray(FLOATS, x, x0 + i);
       FloatVector o = FloatVector.fromArray(FLOATS, x, odd + i);
-      IntVector w0 = VectorMemory.load(view, o0 + at);
-      IntVector w1 = VectorMemory.load(view, o1 + at);
-      IntVector w2 = VectorMemory.load(view, o2 + at);
-      IntVector w3 = VectorMemory.load(view, o3 + at);
       a0 = high(w0).fma(o, low(w0).fma(e, a0));
       a1 = high(w1).fma(o, low(w1).fma(e, a1));
-      a2 = high(w2).fma(o, low(w2).fma(e, a2));
-      a3 = high(w3).fma(o, low(w3).fma(e, a3));
+      carry = carry.or(carries(w0)).or(carries(w1));
     }
-    sums[0] = VectorSums.sum(a0, sums);
-    sums[1] = VectorSums.sum(a1, sums);
-    sums[2] = VectorSums.sum(a2, sums);
-    sums[3] = VectorSums.sum(a3, sums);
+    sums[r] = VectorSums.sum(a0, sums);
+    sums[r + 1] = VectorSums.sum(a1, sums);
+    return special(carry);
   }
 
   @Override
-  public void four(
+  public boolean four(
       Object view,
       long o0,
       long o1,
@@ -61,15 +72,11 @@ final class F16DotTile implements DotTile {
       int x2,
       int x3,
       float[] sums) {
-    twoRows(view, o0, o1, cols, x, x0, x1, x2, x3, sums, 0);
-    twoRows(view, o2, o3, cols, x, x0, x1, x2, x3, sums, 2);
+    return twoRows(view, o0, o1, cols, x, x0, x1, x2, x3, sums, 0)
+        | twoRows(view, o2, o3, cols, x, x0, x1, x2, x3, sums, 2);
   }
 
-  /**
-   * Two weight rows with four activation rows: eight accumulators, which fit any machine's
-   * registers.
-   */
-  private static void twoRows(
+  private static boolean twoRows(
       Object view,
       long o0,
       long o1,
@@ -89,17 +96,18 @@ final class F16DotTile implements DotTile {
     FloatVector a21 = a00;
     FloatVector a30 = a00;
     FloatVector a31 = a00;
+    IntVector carry = IntVector.zero(VectorMemory.INTS);
     int half = cols / 2;
     int end = (cols - cols % (2 * LANES)) / 2;
     for (int i = 0; i < end; i += LANES) {
-      long at = 4L * i;
       int odd = half + i;
-      IntVector w0 = VectorMemory.load(view, o0 + at);
+      IntVector w0 = VectorMemory.load(view, o0 + 4L * i);
       FloatVector l0 = low(w0);
       FloatVector h0 = high(w0);
-      IntVector w1 = VectorMemory.load(view, o1 + at);
+      IntVector w1 = VectorMemory.load(view, o1 + 4L * i);
       FloatVector l1 = low(w1);
       FloatVector h1 = high(w1);
+      carry = carry.or(carries(w0)).or(carries(w1));
       FloatVector e0 = FloatVector.fromArray(FLOATS, x, x0 + i);
       FloatVector f0 = FloatVector.fromArray(FLOATS, x, x0 + odd);
       a00 = h0.fma(f0, l0.fma(e0, a00));
@@ -125,16 +133,32 @@ final class F16DotTile implements DotTile {
     sums[r + 9] = VectorSums.sum(a21, sums);
     sums[r + 12] = VectorSums.sum(a30, sums);
     sums[r + 13] = VectorSums.sum(a31, sums);
+    return special(carry);
   }
 
   /** The even columns. */
   private static FloatVector low(IntVector pairs) {
-    return VectorHalfFloats.f16(
-        pairs.lanewise(VectorOperators.LSHL, 13), pairs.lanewise(VectorOperators.LSHL, 16));
+    return high(pairs.lanewise(VectorOperators.LSHL, 16));
   }
 
   /** The odd columns. */
   private static FloatVector high(IntVector pairs) {
-    return VectorHalfFloats.f16(pairs.lanewise(VectorOperators.LSHR, 3), pairs);
+    return pairs
+        .lanewise(VectorOperators.ASHR, 3)
+        .and(BITS)
+        .reinterpretAsFloats()
+        .mul(HalfFloats.F16_SCALE);
+  }
+
+  /**
+   * Adding one to an exponent of all ones (infinity or NaN), and only to that, carries to the
+   * sign's bit.
+   */
+  private static IntVector carries(IntVector pairs) {
+    return pairs.and(0x7c007c00).add(0x04000400);
+  }
+
+  private static boolean special(IntVector carries) {
+    return (carries.reduceLanes(VectorOperators.OR) & 0x80008000) != 0;
   }
 }

@@ -2,7 +2,6 @@ package dev.halcyon.engine.backend.cpu;
 
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.IntVector;
-import jdk.incubator.vector.VectorMask;
 import jdk.incubator.vector.VectorOperators;
 
 /** The vector form of {@link HalfFloats}. */
@@ -20,8 +19,17 @@ final class VectorHalfFloats {
   static FloatVector f16(IntVector shifted, IntVector sign) {
     IntVector magnitude = shifted.and(0x7fff << 13);
     IntVector value = magnitude.reinterpretAsFloats().mul(HalfFloats.F16_SCALE).reinterpretAsInts();
-    VectorMask<Integer> special = magnitude.compare(VectorOperators.GE, HalfFloats.F16_SPECIAL);
-    value = value.blend(value.or(HalfFloats.F32_SPECIAL), special);
-    return value.or(sign.and(0x80000000)).reinterpretAsFloats();
+    // All ones where the number is infinite or not a number: integer arithmetic, as a vector mask
+    // is slow
+    // on some JDKs.
+    IntVector special =
+        magnitude
+            .lanewise(VectorOperators.NEG)
+            .add(HalfFloats.F16_SPECIAL - 1)
+            .lanewise(VectorOperators.ASHR, 31);
+    return value
+        .or(special.and(HalfFloats.F32_SPECIAL))
+        .or(sign.and(0x80000000))
+        .reinterpretAsFloats();
   }
 }

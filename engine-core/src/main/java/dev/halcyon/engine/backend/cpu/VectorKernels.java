@@ -90,23 +90,37 @@ final class VectorKernels implements Kernels {
     long o2 = w.rowOffset(row + Math.min(r + 2, rows - 1));
     long o3 = w.rowOffset(row + Math.min(r + 3, rows - 1));
     int x0 = b * cols;
+    boolean special;
     if (batch - b == 1) {
-      tile.one(w.view(), o0, o1, o2, o3, cols, x, x0, sums);
+      special = tile.one(w.view(), o0, o1, o2, o3, cols, x, x0, sums);
     } else {
       int x1 = Math.min(b + 1, batch - 1) * cols;
       int x2 = Math.min(b + 2, batch - 1) * cols;
       int x3 = Math.min(b + 3, batch - 1) * cols;
-      tile.four(w.view(), o0, o1, o2, o3, cols, x, x0, x1, x2, x3, sums);
+      special = tile.four(w.view(), o0, o1, o2, o3, cols, x, x0, x1, x2, x3, sums);
     }
     int begin = tile.vectorised(cols);
     for (int i = b; i < Math.min(b + 4, batch); i++) {
       for (int j = r; j < Math.min(r + 4, rows); j++) {
         float sum = sums[4 * (i - b) + j - r];
         y[i * rows + j] = begin == cols ? sum : sum + tail(w, row + j, begin, x, i * cols);
+        if (special && hasSpecial(w, row + j)) {
+          y[i * rows + j] = tail(w, row + j, 0, x, i * cols);
+        }
       }
     }
   }
 
+  private static boolean hasSpecial(Slab w, int row) {
+    for (int i = 0; i < w.cols(); i++) {
+      if (!Float.isFinite(w.element(row, i))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** The product over the columns from begin on. */
   private static float tail(Slab w, int row, int begin, float[] x, int from) {
     int cols = w.cols();
     int half = cols / 2;
