@@ -11,8 +11,11 @@ import java.nio.FloatBuffer;
  */
 final class LinearOp {
 
-  /** From this many rows on, widening weights costs less than BLAS wins. */
-  private static final int BLAS_ROWS = 24;
+  /** From this many rows on (measured), widening weights costs less than BLAS wins over vectors. */
+  private static final int BLAS_ROWS = 40;
+
+  /** The same for kernels without vectors, which lose sooner. */
+  private static final int BLAS_ROWS_SCALAR = 8;
 
   /** Products smaller than this many multiplications aren't worth BLAS's own set-up. */
   private static final long BLAS_PRODUCTS = 4_000_000;
@@ -48,8 +51,9 @@ final class LinearOp {
    * @param out [rows, weight.rows()]
    */
   void run(FloatBuffer x, int rows, CpuMatrix weight, float[] bias, FloatBuffer out) {
+    int blasRows = kernels.lanes() > 1 ? BLAS_ROWS : BLAS_ROWS_SCALAR;
     long products = (long) rows * weight.rows() * weight.cols();
-    boolean multiply = blas != null && rows >= BLAS_ROWS && products >= BLAS_PRODUCTS;
+    boolean multiply = blas != null && rows >= blasRows && products >= BLAS_PRODUCTS;
     for (Slab slab : weight.slabs()) {
       if (multiply) {
         throughBlas(x, rows, slab, weight.rows(), bias, out);
