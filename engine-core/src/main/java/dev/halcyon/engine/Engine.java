@@ -2,6 +2,7 @@ package dev.halcyon.engine;
 
 import dev.halcyon.engine.executor.GenerationExecutor;
 import dev.halcyon.engine.executor.OpenModel;
+import dev.halcyon.engine.tokenizer.ChatTemplate;
 import dev.halcyon.engine.tokenizer.Tokenizer;
 import java.util.ArrayList;
 import java.util.List;
@@ -80,6 +81,17 @@ public final class Engine implements AutoCloseable {
   }
 
   /**
+   * Continues a conversation with the assistant's next message, through the checkpoint's chat
+   * template.
+   *
+   * @throws UnsupportedRequestException if the checkpoint has no chat template
+   * @throws IllegalArgumentException if the template refuses the messages
+   */
+  public GenerationResult chat(List<ChatMessage> messages, SamplingParams params) {
+    return generate(GenerationRequest.of(messages, params));
+  }
+
+  /**
    * Submits a request and returns at once, or waits for a place in the queue if so configured.
    *
    * @throws IllegalArgumentException if the request asks for something that can never be right
@@ -101,8 +113,24 @@ public final class Engine implements AutoCloseable {
     if (request.prompt() != null) {
       return requireTokenizer().encode(request.prompt(), true);
     }
-    throw new UnsupportedRequestException(
-        "The checkpoint has no chat template; give the prompt as text or ids");
+    return requireTokenizer().encode(renderChat(request.messages()), false);
+  }
+
+  /**
+   * The prompt text that a conversation comes to.
+   *
+   * @throws UnsupportedRequestException if the checkpoint has no chat template
+   * @throws IllegalArgumentException if the template refuses the messages
+   */
+  public String renderChat(List<ChatMessage> messages) {
+    ChatTemplate template =
+        model
+            .chatTemplate()
+            .orElseThrow(
+                () ->
+                    new UnsupportedRequestException(
+                        "The checkpoint has no chat template; give the prompt as text or ids"));
+    return template.render(messages, true);
   }
 
   /**

@@ -15,6 +15,7 @@ import dev.halcyon.engine.model.DecoderOptions;
 import dev.halcyon.engine.model.GenerationDefaults;
 import dev.halcyon.engine.model.ModelConfig;
 import dev.halcyon.engine.model.ModelLoader;
+import dev.halcyon.engine.tokenizer.ChatTemplate;
 import dev.halcyon.engine.tokenizer.HuggingFaceTokenizer;
 import dev.halcyon.engine.tokenizer.Tokenizer;
 import dev.halcyon.engine.tokenizer.TokenizerConfig;
@@ -37,6 +38,7 @@ public final class OpenModel {
 
   private final GenerationExecutor executor;
   private final Tokenizer tokenizer;
+  private final ChatTemplate chatTemplate;
   private final int vocabSize;
   private final int maxSequenceLength;
   private final String backendName;
@@ -44,11 +46,13 @@ public final class OpenModel {
   private OpenModel(
       GenerationExecutor executor,
       Tokenizer tokenizer,
+      ChatTemplate chatTemplate,
       int vocabSize,
       int maxSequenceLength,
       String backendName) {
     this.executor = executor;
     this.tokenizer = tokenizer;
+    this.chatTemplate = chatTemplate;
     this.vocabSize = vocabSize;
     this.maxSequenceLength = maxSequenceLength;
     this.backendName = backendName;
@@ -80,6 +84,11 @@ public final class OpenModel {
   /** Empty if the checkpoint has none. */
   public Optional<Tokenizer> tokenizer() {
     return Optional.ofNullable(tokenizer);
+  }
+
+  /** Empty if the checkpoint has none. */
+  public Optional<ChatTemplate> chatTemplate() {
+    return Optional.ofNullable(chatTemplate);
   }
 
   public int vocabSize() {
@@ -116,6 +125,11 @@ public final class OpenModel {
       GenerationDefaults defaults = GenerationDefaults.parse(files, config);
       TokenizerConfig tokenizerConfig = TokenizerConfig.read(files);
       Tokenizer tokenizer = openTokenizer(files, tokenizerConfig, config);
+      ChatTemplate chat =
+          tokenizerConfig
+              .chatTemplate()
+              .map(text -> ChatTemplate.parse(text, tokenizerConfig))
+              .orElse(null);
       int length = sequenceLength(config);
       Backend backend = openBackend();
       owned.add(backend::close);
@@ -134,6 +148,7 @@ public final class OpenModel {
       return new OpenModel(
           startExecutor(backend, decoder, kv, requests, length),
           tokenizer,
+          chat,
           config.vocabSize(),
           length,
           backend.name());

@@ -33,7 +33,8 @@ final class TokenFilter {
   }
 
   /**
-   * Sums weights in bands of rank first; only the band in which topP is reached is then looked into.
+   * Sums weights in bands of rank first; only the band in which topP is reached is then looked
+   * into.
    */
   private static long topP(float[] logits, double topP, long bound, Weights weights) {
     float lowest = lowestLogit(bound);
@@ -49,7 +50,8 @@ final class TokenFilter {
     double target = topP * total;
     double before = 0;
     int band = 0;
-    int last = 0; // the last band that has any weight, should rounding leave the target out of reach
+    int last =
+        0; // the last band that has any weight, should rounding leave the target out of reach
     while (band < BANDS && before + mass[band] < target) {
       last = mass[band] > 0 ? band : last;
       before += mass[band++];
