@@ -26,14 +26,13 @@ final class RandomRequests {
    */
   record Case(GenerationRequest request, Fate fate, int cancelAfter) {
 
-    /** The same request with nothing that could end it before its length. */
+    /**
+     * The same request without stop strings, of which one that was cut short may hold the
+     * beginning. It keeps the ids that end it: minTokens rules them out, and so changes what is
+     * sampled.
+     */
     GenerationRequest unstopped() {
-      SamplingParams params =
-          request.params().toBuilder()
-              .stop(List.of())
-              .stopTokenIds(List.of())
-              .ignoreEos(true)
-              .build();
+      SamplingParams params = request.params().toBuilder().stop(List.of()).build();
       return GenerationRequest.of(request.promptIds(), params);
     }
 
