@@ -5,6 +5,13 @@ package dev.halcyon.engine.backend.cpu;
  * or four rows of packed activations. Each product is summed in one vector accumulator, over the
  * columns in order, and that vector in a fixed tree: what one() and four() give for a pair of rows
  * is the same to the bit.
+ *
+ * <p>How the implementations are written matters. HotSpot turns these loops into vector
+ * instructions only if it inlines everything in them, and it stops at 8000 bytes of inlined code; a
+ * loop that is itself inlined into a larger caller shares that caller's 8000, and then runs on
+ * boxed vectors, tens of times slower, or not, by the luck of what was compiled first. So each loop
+ * stands in a method of more than 325 bytes (FreqInlineSize), which no caller inlines, and is
+ * written out without helpers; a test holds the size.
  */
 interface DotTile {
 

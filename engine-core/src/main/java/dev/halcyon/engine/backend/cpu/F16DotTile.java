@@ -1,5 +1,6 @@
 package dev.halcyon.engine.backend.cpu;
 
+import java.lang.invoke.MethodHandle;
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.IntVector;
 import jdk.incubator.vector.VectorOperators;
@@ -18,12 +19,22 @@ final class F16DotTile implements DotTile {
 
   private static final VectorSpecies<Float> FLOATS = VectorMemory.FLOATS;
   private static final int LANES = FLOATS.length();
+  private static final MethodHandle LOAD = VectorMemory.LOAD;
 
   /**
    * Sign, exponent and mantissa of a half in a float's places, the sign repeated in the three bits
    * between.
    */
   private static final int BITS = 0x8fffe000;
+
+  /** The exponents of both halves of a pair. */
+  private static final int EXPONENTS = 0x7c007c00;
+
+  /**
+   * Adding one to an exponent of all ones (infinity or NaN), and only to that, carries to the
+   * sign's bit.
+   */
+  private static final int CARRY = 0x04000400;
 
   @Override
   public int vectorised(int cols) {
@@ -44,14 +55,42 @@ final class F16DotTile implements DotTile {
     IntVector carry = IntVector.zero(VectorMemory.INTS);
     int end = (cols - cols % (2 * LANES)) / 2;
     int odd = x0 + cols / 2;
-    for (int i = 0; i < end; i += LANES) {
-      IntVector w0 = VectorMemory.load(view, o0 + 4L * i);
-      IntVector w1 = VectorMemory.load(view, o1 + 4L * i);
-      FloatVector e = FloatVector.fromArray(FLOATS, x, x0 + i);
-      FloatVector o = FloatVector.fromArray(FLOATS, x, odd + i);
-      a0 = high(w0).fma(o, low(w0).fma(e, a0));
-      a1 = high(w1).fma(o, low(w1).fma(e, a1));
-      carry = carry.or(carries(w0)).or(carries(w1));
+    try {
+      for (int i = 0; i < end; i += LANES) {
+        IntVector w0 = (IntVector) LOAD.invokeExact(view, o0 + 4L * i);
+        IntVector w1 = (IntVector) LOAD.invokeExact(view, o1 + 4L * i);
+        FloatVector e = FloatVector.fromArray(FLOATS, x, x0 + i);
+        FloatVector o = FloatVector.fromArray(FLOATS, x, odd + i);
+        a0 =
+            w0.lanewise(VectorOperators.ASHR, 3)
+                .and(BITS)
+                .reinterpretAsFloats()
+                .mul(HalfFloats.F16_SCALE)
+                .fma(
+                    o,
+                    w0.lanewise(VectorOperators.LSHL, 16)
+                        .lanewise(VectorOperators.ASHR, 3)
+                        .and(BITS)
+                        .reinterpretAsFloats()
+                        .mul(HalfFloats.F16_SCALE)
+                        .fma(e, a0));
+        a1 =
+            w1.lanewise(VectorOperators.ASHR, 3)
+                .and(BITS)
+                .reinterpretAsFloats()
+                .mul(HalfFloats.F16_SCALE)
+                .fma(
+                    o,
+                    w1.lanewise(VectorOperators.LSHL, 16)
+                        .lanewise(VectorOperators.ASHR, 3)
+                        .and(BITS)
+                        .reinterpretAsFloats()
+                        .mul(HalfFloats.F16_SCALE)
+                        .fma(e, a1));
+        carry = carry.or(w0.and(EXPONENTS).add(CARRY)).or(w1.and(EXPONENTS).add(CARRY));
+      }
+    } catch (Throwable t) {
+      throw VectorMemory.unexpected(t);
     }
     sums[r] = VectorSums.sum(a0, sums);
     sums[r + 1] = VectorSums.sum(a1, sums);
@@ -99,31 +138,53 @@ final class F16DotTile implements DotTile {
     IntVector carry = IntVector.zero(VectorMemory.INTS);
     int half = cols / 2;
     int end = (cols - cols % (2 * LANES)) / 2;
-    for (int i = 0; i < end; i += LANES) {
-      int odd = half + i;
-      IntVector w0 = VectorMemory.load(view, o0 + 4L * i);
-      FloatVector l0 = low(w0);
-      FloatVector h0 = high(w0);
-      IntVector w1 = VectorMemory.load(view, o1 + 4L * i);
-      FloatVector l1 = low(w1);
-      FloatVector h1 = high(w1);
-      carry = carry.or(carries(w0)).or(carries(w1));
-      FloatVector e0 = FloatVector.fromArray(FLOATS, x, x0 + i);
-      FloatVector f0 = FloatVector.fromArray(FLOATS, x, x0 + odd);
-      a00 = h0.fma(f0, l0.fma(e0, a00));
-      a01 = h1.fma(f0, l1.fma(e0, a01));
-      FloatVector e1 = FloatVector.fromArray(FLOATS, x, x1 + i);
-      FloatVector f1 = FloatVector.fromArray(FLOATS, x, x1 + odd);
-      a10 = h0.fma(f1, l0.fma(e1, a10));
-      a11 = h1.fma(f1, l1.fma(e1, a11));
-      FloatVector e2 = FloatVector.fromArray(FLOATS, x, x2 + i);
-      FloatVector f2 = FloatVector.fromArray(FLOATS, x, x2 + odd);
-      a20 = h0.fma(f2, l0.fma(e2, a20));
-      a21 = h1.fma(f2, l1.fma(e2, a21));
-      FloatVector e3 = FloatVector.fromArray(FLOATS, x, x3 + i);
-      FloatVector f3 = FloatVector.fromArray(FLOATS, x, x3 + odd);
-      a30 = h0.fma(f3, l0.fma(e3, a30));
-      a31 = h1.fma(f3, l1.fma(e3, a31));
+    try {
+      for (int i = 0; i < end; i += LANES) {
+        int odd = half + i;
+        IntVector w0 = (IntVector) LOAD.invokeExact(view, o0 + 4L * i);
+        FloatVector l0 =
+            w0.lanewise(VectorOperators.LSHL, 16)
+                .lanewise(VectorOperators.ASHR, 3)
+                .and(BITS)
+                .reinterpretAsFloats()
+                .mul(HalfFloats.F16_SCALE);
+        FloatVector h0 =
+            w0.lanewise(VectorOperators.ASHR, 3)
+                .and(BITS)
+                .reinterpretAsFloats()
+                .mul(HalfFloats.F16_SCALE);
+        IntVector w1 = (IntVector) LOAD.invokeExact(view, o1 + 4L * i);
+        FloatVector l1 =
+            w1.lanewise(VectorOperators.LSHL, 16)
+                .lanewise(VectorOperators.ASHR, 3)
+                .and(BITS)
+                .reinterpretAsFloats()
+                .mul(HalfFloats.F16_SCALE);
+        FloatVector h1 =
+            w1.lanewise(VectorOperators.ASHR, 3)
+                .and(BITS)
+                .reinterpretAsFloats()
+                .mul(HalfFloats.F16_SCALE);
+        carry = carry.or(w0.and(EXPONENTS).add(CARRY)).or(w1.and(EXPONENTS).add(CARRY));
+        FloatVector e0 = FloatVector.fromArray(FLOATS, x, x0 + i);
+        FloatVector f0 = FloatVector.fromArray(FLOATS, x, x0 + odd);
+        a00 = h0.fma(f0, l0.fma(e0, a00));
+        a01 = h1.fma(f0, l1.fma(e0, a01));
+        FloatVector e1 = FloatVector.fromArray(FLOATS, x, x1 + i);
+        FloatVector f1 = FloatVector.fromArray(FLOATS, x, x1 + odd);
+        a10 = h0.fma(f1, l0.fma(e1, a10));
+        a11 = h1.fma(f1, l1.fma(e1, a11));
+        FloatVector e2 = FloatVector.fromArray(FLOATS, x, x2 + i);
+        FloatVector f2 = FloatVector.fromArray(FLOATS, x, x2 + odd);
+        a20 = h0.fma(f2, l0.fma(e2, a20));
+        a21 = h1.fma(f2, l1.fma(e2, a21));
+        FloatVector e3 = FloatVector.fromArray(FLOATS, x, x3 + i);
+        FloatVector f3 = FloatVector.fromArray(FLOATS, x, x3 + odd);
+        a30 = h0.fma(f3, l0.fma(e3, a30));
+        a31 = h1.fma(f3, l1.fma(e3, a31));
+      }
+    } catch (Throwable t) {
+      throw VectorMemory.unexpected(t);
     }
     sums[r + 0] = VectorSums.sum(a00, sums);
     sums[r + 1] = VectorSums.sum(a01, sums);
@@ -134,28 +195,6 @@ final class F16DotTile implements DotTile {
     sums[r + 12] = VectorSums.sum(a30, sums);
     sums[r + 13] = VectorSums.sum(a31, sums);
     return special(carry);
-  }
-
-  /** The even columns. */
-  private static FloatVector low(IntVector pairs) {
-    return high(pairs.lanewise(VectorOperators.LSHL, 16));
-  }
-
-  /** The odd columns. */
-  private static FloatVector high(IntVector pairs) {
-    return pairs
-        .lanewise(VectorOperators.ASHR, 3)
-        .and(BITS)
-        .reinterpretAsFloats()
-        .mul(HalfFloats.F16_SCALE);
-  }
-
-  /**
-   * Adding one to an exponent of all ones (infinity or NaN), and only to that, carries to the
-   * sign's bit.
-   */
-  private static IntVector carries(IntVector pairs) {
-    return pairs.and(0x7c007c00).add(0x04000400);
   }
 
   private static boolean special(IntVector carries) {

@@ -25,7 +25,13 @@ final class VectorMemory {
   static final VectorSpecies<Float> FLOATS = FloatVector.SPECIES_PREFERRED;
   static final VectorSpecies<Integer> INTS = VectorSpecies.of(int.class, FLOATS.vectorShape());
 
-  private static final MethodHandle LOAD;
+  /**
+   * Loads a vector of little-endian ints: (view, byte offset) to IntVector; no alignment needed,
+   * bounds checked. Called by {@code invokeExact} right in the loops, since a method around it
+   * would count against what HotSpot inlines.
+   */
+  static final MethodHandle LOAD;
+
   private static final MethodHandle VIEW;
 
   static {
@@ -66,7 +72,7 @@ final class VectorMemory {
         MethodHandles.insertArguments(handle, 0, INTS), 2, ByteOrder.LITTLE_ENDIAN);
   }
 
-  /** What {@link #load} reads from: the buffer from its position to its limit. */
+  /** What {@link #LOAD} reads from: the buffer from its position to its limit. */
   static Object view(ByteBuffer buffer) {
     try {
       return VIEW.invokeExact((Buffer) buffer);
@@ -75,16 +81,8 @@ final class VectorMemory {
     }
   }
 
-  /** Loads a vector of little-endian ints; no alignment needed, bounds checked. */
-  static IntVector load(Object view, long byteOffset) {
-    try {
-      return (IntVector) LOAD.invokeExact(view, byteOffset);
-    } catch (Throwable t) {
-      throw unexpected(t);
-    }
-  }
-
-  private static RuntimeException unexpected(Throwable t) {
+  /** What a handle threw, as something to throw on: handles declare Throwable, these throw none. */
+  static RuntimeException unexpected(Throwable t) {
     if (t instanceof RuntimeException e) {
       return e;
     }
