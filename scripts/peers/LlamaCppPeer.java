@@ -1,7 +1,6 @@
 import de.kherud.llama.InferenceParameters;
 import de.kherud.llama.LlamaIterator;
 import de.kherud.llama.LlamaModel;
-import de.kherud.llama.LlamaOutput;
 import de.kherud.llama.ModelParameters;
 import java.util.ArrayList;
 import java.util.List;
@@ -25,8 +24,15 @@ final class LlamaCppPeer {
     this.report = report;
   }
 
-  public static void main(String[] args) throws Exception {
-    new LlamaCppPeer(new Report(args)).run();
+  public static void main(String[] args) {
+    try {
+      new LlamaCppPeer(new Report(args)).run();
+      System.exit(0);
+    } catch (Exception e) {
+      // The library leaves threads behind that would keep a failed run alive.
+      e.printStackTrace();
+      System.exit(1);
+    }
   }
 
   private void run() throws Exception {
@@ -97,11 +103,13 @@ final class LlamaCppPeer {
     List<Long> times = new ArrayList<>();
     LlamaIterator iterator = model.generate(parameters).iterator();
     while (iterator.hasNext()) {
-      LlamaOutput output = iterator.next();
-      // The end of a request comes as an output of its own, with no text.
-      if (!output.text.isEmpty()) {
-        times.add(System.nanoTime());
-      }
+      iterator.next();
+      times.add(System.nanoTime());
+    }
+    // The end of a request may come as an output of its own. A token may have no text, so text does not
+    // tell.
+    if (times.size() == count + 1) {
+      times.remove(count);
     }
     if (times.size() != count) {
       throw new IllegalStateException("got " + times.size() + " tokens, expected " + count);
