@@ -6,6 +6,7 @@ import dev.halcyon.engine.tokenizer.ChatTemplate;
 import dev.halcyon.engine.tokenizer.Tokenizer;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Supplier;
 
 /**
  * An embedded LLM inference engine. Opened on a checkpoint, it runs requests of any number of
@@ -101,8 +102,20 @@ public final class Engine implements AutoCloseable {
    * @throws EngineClosedException if the engine is closed
    */
   public GenerationHandle submit(GenerationRequest request) {
+    return whileOpen(() -> executor.submit(request, promptIds(request)));
+  }
+
+  /**
+   * Runs what uses the tokenizer; if the engine is closed meanwhile, that is what the caller hears.
+   */
+  private <T> T whileOpen(Supplier<T> work) {
     executor.requireOpen();
-    return executor.submit(request, promptIds(request));
+    try {
+      return work.get();
+    } catch (IllegalStateException e) {
+      executor.requireOpen();
+      throw e;
+    }
   }
 
   /** The token ids that a request's prompt comes to, before truncation. */
@@ -139,8 +152,7 @@ public final class Engine implements AutoCloseable {
    * @throws UnsupportedRequestException if the checkpoint has no tokenizer
    */
   public int[] tokenize(String text) {
-    executor.requireOpen();
-    return requireTokenizer().encode(text, true);
+    return whileOpen(() -> requireTokenizer().encode(text, true));
   }
 
   /**
@@ -149,8 +161,7 @@ public final class Engine implements AutoCloseable {
    * @throws UnsupportedRequestException if the checkpoint has no tokenizer
    */
   public String detokenize(int[] tokenIds) {
-    executor.requireOpen();
-    return requireTokenizer().decode(tokenIds, true);
+    return whileOpen(() -> requireTokenizer().decode(tokenIds, true));
   }
 
   /** Entries of the vocabulary: the length of a row of logits. */

@@ -268,6 +268,38 @@ class EngineLifecycleTest {
   }
 
   @Test
+  void callersThatRaceWithCloseHearThatTheEngineIsClosed() throws Exception {
+    for (int round = 0; round < 20; round++) {
+      Engine engine = engine().build();
+      List<Throwable> errors = java.util.Collections.synchronizedList(new ArrayList<>());
+      List<Thread> callers = new ArrayList<>();
+      for (int i = 0; i < 3; i++) {
+        Thread caller =
+            new Thread(
+                () -> {
+                  try {
+                    for (int n = 0; n < 100_000; n++) {
+                      engine.submit(GenerationRequest.of("a text to tokenise " + n, LONG));
+                    }
+                  } catch (QueueFullException e) {
+                    engine.close();
+                  } catch (Throwable e) {
+                    errors.add(e);
+                  }
+                });
+        callers.add(caller);
+        caller.start();
+      }
+      Thread.sleep(round);
+      engine.close();
+      for (Thread caller : callers) {
+        caller.join();
+      }
+      assertThat(errors).allMatch(error -> error instanceof EngineClosedException);
+    }
+  }
+
+  @Test
   void closeDrainsIfSoConfigured() {
     Engine engine = engine().maxBatchSize(4).closeMode(CloseMode.DRAIN).build();
     List<GenerationHandle> handles = new ArrayList<>();
