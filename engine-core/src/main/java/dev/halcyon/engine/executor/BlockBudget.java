@@ -1,16 +1,14 @@
 package dev.halcyon.engine.executor;
 
+import dev.halcyon.engine.kvcache.KvCacheManager;
+
 /** How many KV blocks a request may come to need. */
 final class BlockBudget {
 
-  private final int blockSize;
+  private final KvCacheManager kv;
 
-  BlockBudget(int blockSize) {
-    this.blockSize = blockSize;
-  }
-
-  int blocksFor(int tokens) {
-    return (tokens + blockSize - 1) / blockSize;
+  BlockBudget(KvCacheManager kv) {
+    this.kv = kv;
   }
 
   /**
@@ -18,8 +16,8 @@ final class BlockBudget {
    * place; a prompt's last block, if partly filled, is copied for each sample but one.
    */
   long worstCase(int promptLength, int maxTokens, int samples) {
-    long prompt = blocksFor(promptLength);
-    long total = blocksFor(promptLength + maxTokens - 1);
+    long prompt = kv.blocksFor(promptLength);
+    long total = kv.blocksFor(promptLength + maxTokens - 1);
     return prompt + samples * (total - prompt) + copies(promptLength, samples);
   }
 
@@ -34,11 +32,11 @@ final class BlockBudget {
     }
     // While the prompt's last block may still be shared, count its copy too.
     boolean shared = request.samples() > 1 && sequence.computed() == promptLength;
-    return blocksFor(promptLength + maxTokens - 1) - held + (shared ? 1 : 0);
+    return kv.blocksFor(promptLength + maxTokens - 1) - held + (shared ? 1 : 0);
   }
 
   private long copies(int promptLength, int samples) {
-    boolean partial = promptLength % blockSize != 0;
+    boolean partial = promptLength % kv.blockSize() != 0;
     return partial ? samples - 1 : 0;
   }
 }

@@ -11,7 +11,6 @@ import dev.halcyon.engine.QueueFullPolicy;
  * @param maxBatchTokens rows in one step, at least maxBatchSize
  * @param chunkedPrefill whether a prompt may be computed over several steps
  * @param capacityPolicy when a request is let in
- * @param maxSequenceLength tokens of prompt and output together
  * @param maxQueuedRequests requests that may wait for their first turn
  * @param queueFullPolicy what submit does beyond that
  * @param closeMode what close does with unfinished requests
@@ -22,7 +21,6 @@ public record ExecutorOptions(
     int maxBatchTokens,
     boolean chunkedPrefill,
     CapacityPolicy capacityPolicy,
-    int maxSequenceLength,
     int maxQueuedRequests,
     QueueFullPolicy queueFullPolicy,
     CloseMode closeMode,

@@ -58,7 +58,7 @@ public final class GenerationExecutor implements AutoCloseable {
     this.parts = parts;
     this.queue = new SubmissionQueue(options.maxQueuedRequests(), options.queueFullPolicy());
     this.scheduler = new Scheduler(options, parts.kvManager());
-    this.budget = new BlockBudget(parts.kvManager().blockSize());
+    this.budget = new BlockBudget(parts.kvManager());
     this.metrics = new MetricsRecorder(parts.kvManager(), scheduler, parts.deviceMemoryUsed());
     this.thread = new Thread(this::run, "halcyon-executor");
     this.thread.setDaemon(true);

@@ -146,7 +146,7 @@ public final class OpenModel {
           kv.shape().blocks(),
           kv.shape().blockSize());
       return new OpenModel(
-          startExecutor(backend, decoder, kv, requests, length),
+          startExecutor(backend, decoder, kv, requests),
           tokenizer,
           chat,
           config.vocabSize(),
@@ -157,7 +157,7 @@ public final class OpenModel {
     /** A checkpoint without tokenizer.json runs on token ids alone. */
     private Tokenizer openTokenizer(
         ModelFiles files, TokenizerConfig tokenizerConfig, ModelConfig config) {
-      if (!files.names().contains(HuggingFaceTokenizer.FILE)) {
+      if (!files.has(HuggingFaceTokenizer.FILE)) {
         return null;
       }
       Tokenizer tokenizer = HuggingFaceTokenizer.open(files, tokenizerConfig);
@@ -213,7 +213,7 @@ public final class OpenModel {
     }
 
     private GenerationExecutor startExecutor(
-        Backend backend, Decoder decoder, KvStorage kv, RequestFactory requests, int length) {
+        Backend backend, Decoder decoder, KvStorage kv, RequestFactory requests) {
       KvCacheManager manager =
           new KvCacheManager(kv.shape().blocks(), kv.shape().blockSize(), options.prefixReuse());
       ModelRunner runner =
@@ -224,7 +224,6 @@ public final class OpenModel {
               options.maxBatchTokens(),
               options.chunkedPrefill(),
               options.capacityPolicy(),
-              length,
               options.maxQueuedRequests(),
               options.queueFullPolicy(),
               options.closeMode(),

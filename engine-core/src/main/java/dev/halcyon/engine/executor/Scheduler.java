@@ -31,7 +31,7 @@ final class Scheduler {
   Scheduler(ExecutorOptions options, KvCacheManager kv) {
     this.options = options;
     this.kv = kv;
-    this.budget = new BlockBudget(kv.blockSize());
+    this.budget = new BlockBudget(kv);
   }
 
   /** Lets a new request wait for its turn. */
@@ -196,7 +196,7 @@ final class Scheduler {
     int available = kv.availableBlocks();
     if (options.capacityPolicy() == CapacityPolicy.MAX_UTILIZATION) {
       int spare = running.isEmpty() ? 0 : 1;
-      return budget.blocksFor(sequence.size()) - sequence.table().size() + spare <= available;
+      return kv.blocksFor(sequence.size()) - sequence.table().size() + spare <= available;
     }
     long promised = budget.outstanding(sequence);
     for (Sequence other : running) {

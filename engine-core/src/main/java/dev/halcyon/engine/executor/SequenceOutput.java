@@ -36,10 +36,6 @@ final class SequenceOutput {
     this.logits = logits ? new ArrayList<>() : null;
   }
 
-  int index() {
-    return index;
-  }
-
   boolean finished() {
     return finishReason != null;
   }
