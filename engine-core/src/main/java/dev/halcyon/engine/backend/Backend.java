@@ -41,8 +41,11 @@ public interface Backend extends AutoCloseable {
 
   /**
    * Makes rotation tables resident: {@code cos} and {@code sin} hold [positions, rotaryDim / 2].
+   *
+   * @param layout which elements of a head are pairs
    */
-  RopeTable loadRope(int positions, int rotaryDim, FloatBuffer cos, FloatBuffer sin);
+  RopeTable loadRope(
+      int positions, int rotaryDim, RopeLayout layout, FloatBuffer cos, FloatBuffer sin);
 
   /** Allocates a zeroed KV cache. */
   KvStorage allocateKv(KvShape shape);
@@ -87,6 +90,15 @@ public interface Backend extends AutoCloseable {
       float weightOffset,
       float eps,
       int rows);
+
+  /**
+   * out[row] = (x[row] - mean) / sqrt(variance + eps) * weight, with the mean and the variance of
+   * the row's elements. {@code out} may be {@code x}.
+   */
+  void layerNorm(DeviceBuffer x, Matrix weight, float eps, int rows, DeviceBuffer out);
+
+  /** residual[row] += delta[row]; rows of {@code cols} elements. */
+  void add(DeviceBuffer residual, DeviceBuffer delta, int rows, int cols);
 
   /** out[row, o] = sum over i of x[row, i] * weight[o, i], plus bias[o] where bias is not null. */
   void linear(DeviceBuffer x, int rows, Matrix weight, Matrix bias, DeviceBuffer out);

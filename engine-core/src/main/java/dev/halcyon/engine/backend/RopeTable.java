@@ -1,8 +1,9 @@
 package dev.halcyon.engine.backend;
 
 /**
- * Rotation angles for each position, as cosines and sines, resident on a backend. Pairs are element
- * i and i + rotaryDim / 2 of a head ("rotate half"); elements from rotaryDim on are left alone.
+ * Rotation angles for each position, as cosines and sines, resident on a backend. Pair i of a
+ * head's elements, as the table's {@link RopeLayout} forms them, turns by angle i; elements from
+ * rotaryDim on are left alone.
  */
 public interface RopeTable extends AutoCloseable {
 

@@ -16,6 +16,7 @@ public final class AttentionScenario {
   private final BackendHarness harness;
   private final AttentionSpec spec;
   private final int rotaryDim;
+  private final RopeLayout layout;
   private final KvShape shape;
   private final int[] lengths;
   private final float[][] packed;
@@ -30,12 +31,14 @@ public final class AttentionScenario {
       BackendHarness harness,
       AttentionSpec spec,
       int rotaryDim,
+      RopeLayout layout,
       int blockSize,
       int[] lengths,
       long seed) {
     this.harness = harness;
     this.spec = spec;
     this.rotaryDim = rotaryDim;
+    this.layout = layout;
     this.lengths = lengths;
     Random random = new Random(seed);
     int blocks = Arrays.stream(lengths).map(n -> (n + blockSize - 1) / blockSize).sum() + 3;
@@ -71,7 +74,7 @@ public final class AttentionScenario {
     }
     int[] done = new int[lengths.length];
     try (KvStorage kv = harness.backend().allocateKv(shape);
-        RopeTable rope = rotaryDim == 0 ? null : harness.rope(max(lengths), rotaryDim)) {
+        RopeTable rope = rotaryDim == 0 ? null : harness.rope(max(lengths), rotaryDim, layout)) {
       for (int step = 0; !Arrays.equals(done, lengths); step++) {
         step(chunks[Math.min(step, chunks.length - 1)], done, kv, rope, out);
       }
@@ -180,7 +183,7 @@ public final class AttentionScenario {
         result[p][d] = packed[s][p * spec.packedCols() + head * dim + d];
       }
       if (rotated && rotaryDim > 0) {
-        DoubleReference.rope(result[p], rotaryDim, p);
+        DoubleReference.rope(result[p], rotaryDim, layout, p);
       }
     }
     return result;

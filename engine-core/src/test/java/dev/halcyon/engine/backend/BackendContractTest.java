@@ -249,28 +249,75 @@ public abstract class BackendContractTest {
     }
   }
 
-  /** Heads, head size, rotary size, window, cap, block size, then the chunks of a step. */
+  @ParameterizedTest
+  @CsvSource({"1, 1", "2, 5", "3, 64", "20, 130", "2, 1031"})
+  void layerNormMatchesAlsoInPlace(int rows, int cols) {
+    Random random = new Random(cols);
+    float[] x = TestTensors.random(DType.F32, rows * cols, 2, random);
+    for (int i = 0; i < x.length; i++) {
+      x[i] += 3;
+    }
+    float[] w = TestTensors.random(DType.F32, cols, 1, random);
+    try (Matrix weight = harness.vector(w);
+        DeviceBuffer from = harness.filled(rows, cols, x);
+        DeviceBuffer to = harness.poisoned(rows + 1, cols)) {
+      backend.layerNorm(from, weight, 1e-2f, rows, to);
+      assertLayerNorms(harness.read(to, rows * cols), x, rows, w);
+      assertThat(harness.read(to, rows * cols + 1)[rows * cols]).isEqualTo(BackendHarness.POISON);
+      backend.layerNorm(from, weight, 1e-2f, rows, from);
+      assertLayerNorms(harness.read(from, rows * cols), x, rows, w);
+    }
+  }
+
+  private void assertLayerNorms(float[] y, float[] x, int rows, float[] w) {
+    for (int r = 0; r < rows; r++) {
+      double[] expected = DoubleReference.layerNorm(x, r * w.length, w, 1e-2f);
+      for (int i = 0; i < w.length; i++) {
+        // Elements and means of up to 12 are subtracted; the root is 0.1 at least.
+        double scale = Math.abs(expected[i]) + 12 / 0.1 * Math.abs(w[i]);
+        assertClose(y[r * w.length + i], expected[i], scale, "element", r * w.length + i);
+      }
+    }
+  }
+
+  @Test
+  void addAddsItsRowsAlone() {
+    try (DeviceBuffer residual = harness.filled(3, 2, new float[] {1, 2, 3, 4, 5, 6});
+        DeviceBuffer delta = harness.filled(3, 2, new float[] {10, 20, 30, 40, 50, 60})) {
+      backend.add(residual, delta, 2, 2);
+      assertThat(harness.read(residual, 6)).containsExactly(11, 22, 33, 44, 5, 6);
+      assertThat(harness.read(delta, 6)).containsExactly(10, 20, 30, 40, 50, 60);
+      assertThatThrownBy(() -> backend.add(residual, delta, 4, 2))
+          .isInstanceOf(IllegalArgumentException.class);
+    }
+  }
+
+  /** Heads, head size, rotary size and layout, window, cap, block size, then a step's chunk. */
   @ParameterizedTest
   @CsvSource({
-    "1, 1, 8, 8, 0, 0, 1, 1000",
-    "4, 2, 16, 16, 0, 0, 2, 3",
-    "8, 1, 64, 64, 0, 0, 4, 1",
-    "6, 2, 20, 12, 0, 0, 8, 7",
-    "4, 4, 32, 0, 0, 0, 16, 16",
-    "8, 2, 64, 64, 0, 0, 16, 33",
-    "4, 2, 80, 40, 0, 0, 32, 1000",
-    "4, 1, 24, 24, 5, 0, 4, 9",
-    "4, 2, 32, 32, 64, 0, 16, 50",
-    "2, 1, 32, 32, 16, 0, 8, 1",
-    "4, 2, 16, 16, 0, 2.5, 16, 40",
-    "3, 1, 16, 16, 7, 1.5, 128, 21",
-    "40, 1, 8, 8, 0, 0, 32, 5"
+    "1, 1, 8, 8, HALVES, 0, 0, 1, 1000",
+    "4, 2, 16, 16, HALVES, 0, 0, 2, 3",
+    "8, 1, 64, 64, HALVES, 0, 0, 4, 1",
+    "6, 2, 20, 12, HALVES, 0, 0, 8, 7",
+    "6, 2, 20, 12, INTERLEAVED, 0, 0, 8, 7",
+    "4, 4, 32, 0, HALVES, 0, 0, 16, 16",
+    "8, 2, 64, 64, HALVES, 0, 0, 16, 33",
+    "8, 2, 64, 64, INTERLEAVED, 0, 0, 16, 33",
+    "4, 2, 80, 40, HALVES, 0, 0, 32, 1000",
+    "4, 1, 24, 24, HALVES, 5, 0, 4, 9",
+    "4, 1, 24, 24, INTERLEAVED, 5, 0, 4, 9",
+    "4, 2, 32, 32, HALVES, 64, 0, 16, 50",
+    "2, 1, 32, 32, HALVES, 16, 0, 8, 1",
+    "4, 2, 16, 16, HALVES, 0, 2.5, 16, 40",
+    "3, 1, 16, 16, HALVES, 7, 1.5, 128, 21",
+    "40, 1, 8, 8, HALVES, 0, 0, 32, 5"
   })
   void attentionMatches(
       int queryHeads,
       int kvHeads,
       int dim,
       int rotaryDim,
+      RopeLayout layout,
       int window,
       float softcap,
       int blockSize,
@@ -280,7 +327,7 @@ public abstract class BackendContractTest {
     int border = Math.max(4, blockSize);
     int[] lengths = {1, border - 1, border, border + 1, 2 * border, 63, 65, 150};
     AttentionScenario scenario =
-        new AttentionScenario(harness, spec, rotaryDim, blockSize, lengths, dim);
+        new AttentionScenario(harness, spec, rotaryDim, layout, blockSize, lengths, dim);
     float[][] actual = scenario.run(chunk);
     double[][] expected = scenario.reference();
     for (int s = 0; s < lengths.length; s++) {
@@ -339,7 +386,7 @@ public abstract class BackendContractTest {
       DeviceBatch good = backend.upload(blockBatch(1));
       assertThatThrownBy(() -> backend.attention(good, x, spec, kv, 1, y))
           .isInstanceOf(IllegalArgumentException.class);
-      try (RopeTable rope = harness.rope(2, 4)) {
+      try (RopeTable rope = harness.rope(2, 4, RopeLayout.HALVES)) {
         assertThatThrownBy(() -> backend.ropeAndWriteKv(good, x, spec, rope, kv, 0))
             .isInstanceOf(IllegalArgumentException.class)
             .hasMessageContaining("osition");
@@ -428,6 +475,8 @@ public abstract class BackendContractTest {
       assertThatThrownBy(() -> backend.linear(large, -1, weight, null, small))
           .isInstanceOf(IllegalArgumentException.class);
       assertThatThrownBy(() -> backend.rmsNorm(small, norm, 0, 0, 2, large))
+          .isInstanceOf(IllegalArgumentException.class);
+      assertThatThrownBy(() -> backend.layerNorm(small, norm, 0, 2, large))
           .isInstanceOf(IllegalArgumentException.class);
       assertThatThrownBy(() -> backend.gatedActivation(small, 1, 2, Activation.SILU, large))
           .isInstanceOf(IllegalArgumentException.class);

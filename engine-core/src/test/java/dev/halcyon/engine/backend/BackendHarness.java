@@ -67,7 +67,7 @@ public final class BackendHarness implements AutoCloseable {
   }
 
   /** The tables of the classic rotary embedding with base 10,000. */
-  public RopeTable rope(int positions, int rotaryDim) {
+  public RopeTable rope(int positions, int rotaryDim, RopeLayout layout) {
     int half = rotaryDim / 2;
     FloatBuffer cos = FloatBuffer.allocate(positions * half);
     FloatBuffer sin = FloatBuffer.allocate(positions * half);
@@ -78,7 +78,7 @@ public final class BackendHarness implements AutoCloseable {
         sin.put(p * half + i, (float) Math.sin(angle));
       }
     }
-    return backend.loadRope(positions, rotaryDim, cos, sin);
+    return backend.loadRope(positions, rotaryDim, layout, cos, sin);
   }
 
   @Override

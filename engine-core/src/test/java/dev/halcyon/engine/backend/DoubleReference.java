@@ -39,15 +39,34 @@ final class DoubleReference {
     return 0.5 + sum * h / 3 / Math.sqrt(2 * Math.PI);
   }
 
-  /** Rotates a head's pairs (i, i + rotaryDim / 2) by position * frequency(i). */
-  static void rope(double[] head, int rotaryDim, int position) {
-    int half = rotaryDim / 2;
-    for (int i = 0; i < half; i++) {
+  static double[] layerNorm(float[] x, int from, float[] weight, double eps) {
+    int n = weight.length;
+    double mean = 0;
+    for (int i = 0; i < n; i++) {
+      mean += (double) x[from + i] / n;
+    }
+    double variance = 0;
+    for (int i = 0; i < n; i++) {
+      variance += (x[from + i] - mean) * (x[from + i] - mean) / n;
+    }
+    double[] y = new double[n];
+    for (int i = 0; i < n; i++) {
+      y[i] = (x[from + i] - mean) / Math.sqrt(variance + eps) * weight[i];
+    }
+    return y;
+  }
+
+  /** Rotates a head's pairs by position * frequency(i). */
+  static void rope(double[] head, int rotaryDim, RopeLayout layout, int position) {
+    boolean halves = layout == RopeLayout.HALVES;
+    for (int i = 0; i < rotaryDim / 2; i++) {
+      int first = halves ? i : 2 * i;
+      int second = halves ? i + rotaryDim / 2 : 2 * i + 1;
       double angle = position * ropeFrequency(i, rotaryDim);
-      double a = head[i];
-      double b = head[half + i];
-      head[i] = a * Math.cos(angle) - b * Math.sin(angle);
-      head[half + i] = b * Math.cos(angle) + a * Math.sin(angle);
+      double a = head[first];
+      double b = head[second];
+      head[first] = a * Math.cos(angle) - b * Math.sin(angle);
+      head[second] = b * Math.cos(angle) + a * Math.sin(angle);
     }
   }
 

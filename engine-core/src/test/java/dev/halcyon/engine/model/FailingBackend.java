@@ -10,6 +10,7 @@ import dev.halcyon.engine.backend.HostTensor;
 import dev.halcyon.engine.backend.KvShape;
 import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.backend.Matrix;
+import dev.halcyon.engine.backend.RopeLayout;
 import dev.halcyon.engine.backend.RopeTable;
 import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.logits.DeviceMemory;
@@ -112,7 +113,8 @@ final class FailingBackend implements Backend, DeviceMemory {
   }
 
   @Override
-  public RopeTable loadRope(int positions, int rotaryDim, FloatBuffer cos, FloatBuffer sin) {
+  public RopeTable loadRope(
+      int positions, int rotaryDim, RopeLayout layout, FloatBuffer cos, FloatBuffer sin) {
     return hold("rope", 4L * positions * rotaryDim, positions, rotaryDim);
   }
 
@@ -201,6 +203,16 @@ final class FailingBackend implements Backend, DeviceMemory {
       float weightOffset,
       float eps,
       int rows) {
+    throw noCompute();
+  }
+
+  @Override
+  public void layerNorm(DeviceBuffer x, Matrix weight, float eps, int rows, DeviceBuffer out) {
+    throw noCompute();
+  }
+
+  @Override
+  public void add(DeviceBuffer residual, DeviceBuffer delta, int rows, int cols) {
     throw noCompute();
   }
 

@@ -13,6 +13,7 @@ import dev.halcyon.engine.backend.HostTensor;
 import dev.halcyon.engine.backend.KvShape;
 import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.backend.Matrix;
+import dev.halcyon.engine.backend.RopeLayout;
 import dev.halcyon.engine.backend.RopeTable;
 import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.sampling.SampledToken;
@@ -77,8 +78,9 @@ final class CpuBackend implements Backend {
   }
 
   @Override
-  public RopeTable loadRope(int positions, int rotaryDim, FloatBuffer cos, FloatBuffer sin) {
-    return new CpuRopeTable(positions, rotaryDim, cos, sin);
+  public RopeTable loadRope(
+      int positions, int rotaryDim, RopeLayout layout, FloatBuffer cos, FloatBuffer sin) {
+    return new CpuRopeTable(positions, rotaryDim, layout, cos, sin);
   }
 
   @Override
@@ -154,6 +156,23 @@ final class CpuBackend implements Backend {
         weightOffset,
         eps,
         rows);
+  }
+
+  @Override
+  public void layerNorm(DeviceBuffer x, Matrix weight, float eps, int rows, DeviceBuffer out) {
+    long size = elements(rows, weight.cols());
+    norms.layerNorm(
+        floats(x, size, "x"),
+        CpuMatrix.vector(weight, weight.cols(), "weight"),
+        eps,
+        rows,
+        floats(out, size, "out"));
+  }
+
+  @Override
+  public void add(DeviceBuffer residual, DeviceBuffer delta, int rows, int cols) {
+    long size = elements(rows, cols);
+    rowOps.add(floats(residual, size, "residual"), floats(delta, size, "delta"), rows, cols);
   }
 
   @Override

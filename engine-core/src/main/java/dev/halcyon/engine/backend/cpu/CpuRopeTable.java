@@ -1,5 +1,6 @@
 package dev.halcyon.engine.backend.cpu;
 
+import dev.halcyon.engine.backend.RopeLayout;
 import dev.halcyon.engine.backend.RopeTable;
 import java.nio.FloatBuffer;
 
@@ -8,10 +9,11 @@ final class CpuRopeTable implements RopeTable {
 
   private final int positions;
   private final int rotaryDim;
+  private final RopeLayout layout;
   private float[] cos;
   private float[] sin;
 
-  CpuRopeTable(int positions, int rotaryDim, FloatBuffer cos, FloatBuffer sin) {
+  CpuRopeTable(int positions, int rotaryDim, RopeLayout layout, FloatBuffer cos, FloatBuffer sin) {
     if (positions < 1 || rotaryDim < 2 || rotaryDim % 2 != 0) {
       throw new IllegalArgumentException(
           "A rope table of " + positions + " positions and rotaryDim " + rotaryDim);
@@ -22,10 +24,15 @@ final class CpuRopeTable implements RopeTable {
     }
     this.positions = positions;
     this.rotaryDim = rotaryDim;
+    this.layout = layout;
     this.cos = new float[size];
     this.sin = new float[size];
     cos.duplicate().get(this.cos);
     sin.duplicate().get(this.sin);
+  }
+
+  RopeLayout layout() {
+    return layout;
   }
 
   float[] cos() {

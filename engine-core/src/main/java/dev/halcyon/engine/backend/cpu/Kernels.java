@@ -39,6 +39,8 @@ interface Kernels {
   /** Widens {@code count} elements of a 16-bit type. */
   void widen(DType type, short[] from, int count, float[] to);
 
+  float sum(float[] x, int from, int count);
+
   float sumOfSquares(float[] x, int from, int count);
 
   /**

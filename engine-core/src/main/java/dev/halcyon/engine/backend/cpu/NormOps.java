@@ -2,7 +2,7 @@ package dev.halcyon.engine.backend.cpu;
 
 import java.nio.FloatBuffer;
 
-/** Root-mean-square norms, in float32. */
+/** Norms of rows, in float32. */
 final class NormOps {
 
   private final WorkerPool pool;
@@ -79,6 +79,29 @@ final class NormOps {
           }
           x.put(row * rowCols + firstCol, values, 0, size);
         });
+  }
+
+  void layerNorm(FloatBuffer x, float[] weight, float eps, int rows, FloatBuffer out) {
+    int cols = weight.length;
+    Chunks.run(
+        pool,
+        rows,
+        cols,
+        (row, worker) -> {
+          float[] values = scratch[worker].a(cols);
+          x.get(row * cols, values, 0, cols);
+          centre(values, cols);
+          normalise(values, 0, weight, 0, eps);
+          out.put(row * cols, values, 0, cols);
+        });
+  }
+
+  /** Takes the mean away, so that what is left has the variance as the mean of its squares. */
+  private void centre(float[] x, int count) {
+    float mean = kernels.sum(x, 0, count) / count;
+    for (int i = 0; i < count; i++) {
+      x[i] -= mean;
+    }
   }
 
   private void normalise(float[] x, int from, float[] weight, float weightOffset, float eps) {

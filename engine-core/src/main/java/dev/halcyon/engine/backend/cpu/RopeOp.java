@@ -4,10 +4,7 @@ import dev.halcyon.engine.backend.AttentionSpec;
 import dev.halcyon.engine.backend.Batch;
 import java.nio.FloatBuffer;
 
-/**
- * Rotary embedding ("rotate half") of queries and keys, and the writing of keys and values to the
- * cache.
- */
+/** Rotary embedding of queries and keys, and the writing of keys and values to the cache. */
 final class RopeOp {
 
   private final WorkerPool pool;
@@ -70,13 +67,30 @@ final class RopeOp {
     float[] cos = rope.cos();
     float[] sin = rope.sin();
     for (int head = 0; head < heads; head++) {
-      int first = head * headDim;
-      for (int i = 0; i < half; i++) {
-        float a = x[first + i];
-        float b = x[first + half + i];
-        x[first + i] = a * cos[at + i] - b * sin[at + i];
-        x[first + half + i] = b * cos[at + i] + a * sin[at + i];
+      switch (rope.layout()) {
+        case HALVES -> rotateHalves(x, head * headDim, half, cos, sin, at);
+        case INTERLEAVED -> rotateInterleaved(x, head * headDim, half, cos, sin, at);
       }
+    }
+  }
+
+  private static void rotateHalves(
+      float[] x, int first, int half, float[] cos, float[] sin, int at) {
+    for (int i = 0; i < half; i++) {
+      float a = x[first + i];
+      float b = x[first + half + i];
+      x[first + i] = a * cos[at + i] - b * sin[at + i];
+      x[first + half + i] = b * cos[at + i] + a * sin[at + i];
+    }
+  }
+
+  private static void rotateInterleaved(
+      float[] x, int first, int half, float[] cos, float[] sin, int at) {
+    for (int i = 0; i < half; i++) {
+      float a = x[first + 2 * i];
+      float b = x[first + 2 * i + 1];
+      x[first + 2 * i] = a * cos[at + i] - b * sin[at + i];
+      x[first + 2 * i + 1] = b * cos[at + i] + a * sin[at + i];
     }
   }
 

@@ -5,8 +5,8 @@ import dev.halcyon.engine.backend.Batch;
 import java.nio.FloatBuffer;
 
 /**
- * What is done to rows element by element: embedding, gathering, the gated activation, logit
- * transforms.
+ * What is done to rows element by element: embedding, adding, gathering, the gated activation,
+ * logit transforms.
  */
 final class RowOps {
 
@@ -44,6 +44,23 @@ final class RowOps {
             }
           }
           out.put(row * cols, values, 0, cols);
+        });
+  }
+
+  void add(FloatBuffer residual, FloatBuffer delta, int rows, int cols) {
+    Chunks.run(
+        pool,
+        rows,
+        cols,
+        (row, worker) -> {
+          float[] values = scratch[worker].a(cols);
+          float[] added = scratch[worker].b(cols);
+          residual.get(row * cols, values, 0, cols);
+          delta.get(row * cols, added, 0, cols);
+          for (int i = 0; i < cols; i++) {
+            values[i] += added[i];
+          }
+          residual.put(row * cols, values, 0, cols);
         });
   }
 

@@ -86,6 +86,26 @@ final class ScalarKernels implements Kernels {
   }
 
   @Override
+  public float sum(float[] x, int from, int count) {
+    float s0 = 0;
+    float s1 = 0;
+    float s2 = 0;
+    float s3 = 0;
+    int i = 0;
+    for (; i + 4 <= count; i += 4) {
+      s0 += x[from + i];
+      s1 += x[from + i + 1];
+      s2 += x[from + i + 2];
+      s3 += x[from + i + 3];
+    }
+    float tail = 0;
+    for (; i < count; i++) {
+      tail += x[from + i];
+    }
+    return (s0 + s2) + (s1 + s3) + tail;
+  }
+
+  @Override
   public float sumOfSquares(float[] x, int from, int count) {
     float s0 = 0;
     float s1 = 0;

@@ -138,6 +138,11 @@ final class VectorKernels implements Kernels {
   }
 
   @Override
+  public float sum(float[] x, int from, int count) {
+    return VectorSums.sum(x, from, count);
+  }
+
+  @Override
   public float sumOfSquares(float[] x, int from, int count) {
     FloatVector a0 = FloatVector.zero(FLOATS);
     FloatVector a1 = a0;

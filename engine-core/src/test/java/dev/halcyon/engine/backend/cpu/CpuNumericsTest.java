@@ -9,6 +9,7 @@ import dev.halcyon.engine.backend.BackendOptions;
 import dev.halcyon.engine.backend.DType;
 import dev.halcyon.engine.backend.HostTensor;
 import dev.halcyon.engine.backend.Matrix;
+import dev.halcyon.engine.backend.RopeLayout;
 import dev.halcyon.engine.backend.TestTensors;
 import dev.halcyon.engine.logits.DeviceBuffer;
 import java.util.Arrays;
@@ -106,9 +107,13 @@ class CpuNumericsTest {
       Kernels kernels = KernelChoice.choose(vector);
       try (BackendHarness one = new BackendHarness(new CpuBackend(ONE_THREAD, kernels, null));
           BackendHarness three = new BackendHarness(new CpuBackend(THREE_THREADS, kernels, null))) {
-        float[][] whole = new AttentionScenario(one, spec, 20, blockSize, lengths, 9).run(1000);
+        float[][] whole =
+            new AttentionScenario(one, spec, 20, RopeLayout.HALVES, blockSize, lengths, 9)
+                .run(1000);
         for (int[] chunks : new int[][] {{1}, {7}, {64, 1}, {100, 5, 3}}) {
-          float[][] cut = new AttentionScenario(three, spec, 20, blockSize, lengths, 9).run(chunks);
+          float[][] cut =
+              new AttentionScenario(three, spec, 20, RopeLayout.HALVES, blockSize, lengths, 9)
+                  .run(chunks);
           assertThat(cut).isEqualTo(whole);
         }
       }

@@ -54,6 +54,22 @@ class KernelFunctionsTest {
 
   @ParameterizedTest
   @ValueSource(booleans = {true, false})
+  void sumOfAnyCount(boolean vector) {
+    Kernels kernels = KernelChoice.choose(vector);
+    for (int count = 0; count < 400; count++) {
+      float[] x = new float[count + 3];
+      for (int i = 0; i < count; i++) {
+        x[i + 2] = i + 1;
+      }
+      x[1] = 1e10f;
+      x[count + 2] = 1e10f;
+      // 1 + 2 + ... + n = n (n + 1) / 2, below 2^24 for these, so exact.
+      assertThat((double) kernels.sum(x, 2, count)).isEqualTo(count * (count + 1) / 2.0);
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {true, false})
   void sumOfSquaresOfAnyCount(boolean vector) {
     Kernels kernels = KernelChoice.choose(vector);
     for (int count = 0; count < 130; count++) {

@@ -68,6 +68,18 @@ class KernelShapeTest {
     }
   }
 
+  @Test
+  void theSumOfAnArrayIsNotInlined() throws Exception {
+    for (CtMethod method : classOf(VectorSums.class).getDeclaredMethods("sum")) {
+      if (method.getParameterTypes().length == 3) {
+        assertThat(method.getMethodInfo().getCodeAttribute().getCodeLength())
+            .isGreaterThan(INLINED_SIZE);
+        return;
+      }
+    }
+    throw new AssertionError("VectorSums has no sum of an array");
+  }
+
   private static CtClass classOf(Class<?> type) throws IOException, NotFoundException {
     ClassPool pool = new ClassPool(true);
     return pool.get(type.getName());
