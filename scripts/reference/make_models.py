@@ -14,15 +14,16 @@ reference.json:
     about               how the numbers were made
     vocab_size          width of a row of logits
     inv_freq            the rotary frequencies, one per pair of dimensions (for "dynamic": those used
-                        up to max_position_embeddings)
-    attention_scaling   factor on the rotary cosines and sines
+                        up to max_position_embeddings); by kind of layer where they differ
+    attention_scaling   factor on the rotary cosines and sines; likewise
     sensitivity         largest change of a logit of the longest prompt when the named thing is done
                         wrong; each was checked to exceed MIN_SENSITIVITY
     cases               list of
         prompt_ids      the prompt
         logits          base64 of little-endian float32 [len(prompt_ids), vocab_size]
-        greedy_ids      the 64 ids that follow, each the plain argmax; the end id does not stop
-        greedy_min_gap  smallest distance between the best and second best logit of those 64 steps
+        greedy_ids      the 64 ids that follow (fewer where max_position_embeddings leaves room for
+                        fewer), each the plain argmax; the end id does not stop
+        greedy_min_gap  smallest distance between the best and second best logit of those steps
 
 All numbers come from the stored weights upcast to float32, eager attention, on the CPU.
 """
@@ -43,7 +44,10 @@ import torch
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    Cohere2Config,
     DynamicCache,
+    Gemma2Config,
+    Gemma3TextConfig,
     LlamaConfig,
     MistralConfig,
     Qwen2Config,
@@ -59,6 +63,8 @@ MIN_SENSITIVITY = 1e-2
 LOGIT_STD = 2.2
 LENGTHS = (1, 9, 40)
 SLIDING_LENGTHS = (1, 9, 48)
+# Long enough for a context to be projected in several pieces, the last of them short.
+LONG = 91
 FIRST_ORDINARY_ID = 3
 
 # Sizes shared by most variants; a variant overrides what it is about.
@@ -120,9 +126,44 @@ def slide_everywhere(config):
     config.layer_types = ["sliding_attention"] * config.num_hidden_layers
 
 
+def never_slide(config):
+    config.layer_types = ["full_attention"] * config.num_hidden_layers
+
+
+def shift_windows(config):
+    config.layer_types = config.layer_types[1:] + config.layer_types[:1]
+
+
+def open_window(config):
+    """Layers keep their kind, with a window longer than any prompt."""
+    config.sliding_window = 4096
+
+
+def setting(key, value):
+    """The mistake of running with another value."""
+    return lambda config: setattr(config, key, value)
+
+
+def changing_rope(layer_type, **parameters):
+    """The mistake of another rotation in the layers of a kind."""
+
+    def change(config):
+        rotations = config.rope_parameters
+        config.rope_parameters = {**rotations, layer_type: {**rotations[layer_type], **parameters}}
+
+    return change
+
+
 THETA = {"theta_doubled": double_theta}
 SCALING = {**THETA, "scaling_dropped": drop_scaling}
 WINDOW = {**THETA, "window_dropped": drop_window, "window_one_wider": widen_window}
+MIXED_WINDOWS = {
+    "window_dropped": open_window,
+    "window_one_wider": widen_window,
+    "window_in_every_layer": slide_everywhere,
+    "window_in_no_layer": never_slide,
+    "windows_in_other_layers": shift_windows,
+}
 
 
 def rope(rope_type="default", theta=10000.0, **parameters):
@@ -138,12 +179,47 @@ def rope_llama(name, parameters, wrongs=SCALING, config=None, **options):
     return llama(name, wrongs, {**parameters, "head_dim": 16, **(config or {})}, **options)
 
 
+def rope_by_layer(full, sliding):
+    """Rotations that differ between the kinds of layer, each with its theta and maybe a linear factor."""
+
+    def entry(theta, factor=None):
+        scaling = {"rope_type": "default"} if factor is None else {"rope_type": "linear", "factor": factor}
+        return {**scaling, "rope_theta": theta}
+
+    return {"rope_parameters": {"full_attention": entry(*full), "sliding_attention": entry(*sliding)}}
+
+
+# Gemma: hidden sizes whose root is no integer, heads wider than hidden_size / heads.
+GEMMA = {
+    **SMALL,
+    "hidden_size": 40,
+    "head_dim": 16,
+    "rms_norm_eps": 1e-6,
+    "max_position_embeddings": 192,
+    "sliding_window": 8,
+    "bos_token_id": 2,
+    "eos_token_id": 1,
+    "tie_word_embeddings": True,
+}
+
+COHERE = {
+    **{key: value for key, value in SMALL.items() if key != "rms_norm_eps"},
+    "hidden_size": 48,
+    "layer_norm_eps": 1e-5,
+    "max_position_embeddings": 192,
+    "sliding_window": 8,
+}
+
+LONG_LENGTHS = (1, 9, LONG)
+
+
 VARIANTS = [
     llama(
         "llama2",
         config={"num_key_value_heads": 4},
         # The first published files did not have these keys.
         classic_without=("num_key_value_heads", "attention_bias", "mlp_bias"),
+        lengths=(*LENGTHS, LONG),
     ),
     llama(
         "llama3-gqa-tied",
@@ -155,6 +231,7 @@ VARIANTS = [
             "attention_bias": False,
             "mlp_bias": False,
         },
+        lengths=(*LENGTHS, LONG),
     ),
     rope_llama(
         "llama-rope-llama3",
@@ -200,7 +277,7 @@ VARIANTS = [
         MistralConfig,
         {**SMALL, **rope(), "sliding_window": 8},
         WINDOW,
-        lengths=SLIDING_LENGTHS,
+        lengths=(*SLIDING_LENGTHS, LONG),
     ),
     Variant("mistral-full", MistralConfig, {**SMALL, **rope(theta=1000000.0), "sliding_window": None}, THETA),
     Variant(
@@ -210,6 +287,7 @@ VARIANTS = [
         THETA,
         # Published files carry a window that use_sliding_window switches off.
         classic_extra={"sliding_window": 8},
+        lengths=(*LENGTHS, LONG),
     ),
     Variant(
         "qwen2-sliding",
@@ -223,7 +301,7 @@ VARIANTS = [
             "max_window_layers": 1,
         },
         {**WINDOW, "window_in_every_layer": slide_everywhere},
-        lengths=SLIDING_LENGTHS,
+        lengths=(*SLIDING_LENGTHS, LONG),
     ),
     Variant(
         "qwen3",
@@ -237,10 +315,115 @@ VARIANTS = [
             "max_window_layers": 2,
         },
         THETA,
+        lengths=(*LENGTHS, LONG),
     ),
     llama("llama-bf16", dtype=torch.bfloat16),
     llama("llama-f16", dtype=torch.float16),
     llama("llama-sharded", shard_bytes=40_000),
+    Variant(
+        "gemma2",
+        Gemma2Config,
+        {
+            **GEMMA,
+            **rope(theta=500.0),
+            "num_hidden_layers": 3,
+            "query_pre_attn_scalar": 24,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 4.0,
+        },
+        {
+            **THETA,
+            **MIXED_WINDOWS,
+            "attention_cap_dropped": setting("attn_logit_softcapping", None),
+            "logit_cap_dropped": setting("final_logit_softcapping", None),
+            "query_scalar_from_head_dim": setting("query_pre_attn_scalar", 16),
+            "other_activation": setting("hidden_activation", "silu"),
+        },
+        lengths=LONG_LENGTHS,
+    ),
+    # Caps switched off by null, a head of its own, biases, half-precision weights.
+    Variant(
+        "gemma2-bf16",
+        Gemma2Config,
+        {
+            **GEMMA,
+            **rope(),
+            "query_pre_attn_scalar": 16,
+            "attn_logit_softcapping": None,
+            "final_logit_softcapping": None,
+            "attention_bias": True,
+            "tie_word_embeddings": False,
+        },
+        {**THETA, **MIXED_WINDOWS, "logit_cap_of_absent_key": setting("final_logit_softcapping", 30.0)},
+        dtype=torch.bfloat16,
+        lengths=SLIDING_LENGTHS,
+    ),
+    Variant(
+        "gemma3",
+        Gemma3TextConfig,
+        {
+            **GEMMA,
+            **rope_by_layer((5000.0,), (100.0,)),
+            "num_hidden_layers": 4,
+            "query_pre_attn_scalar": 20,
+            "sliding_window_pattern": 3,
+        },
+        {
+            **MIXED_WINDOWS,
+            "local_theta_doubled": changing_rope("sliding_attention", rope_theta=200.0),
+            "local_theta_as_global": changing_rope("sliding_attention", rope_theta=5000.0),
+            "global_theta_as_local": changing_rope("full_attention", rope_theta=100.0),
+            "query_scalar_from_head_dim": setting("query_pre_attn_scalar", 16),
+        },
+        lengths=LONG_LENGTHS,
+        classic_extra={"sliding_window_pattern": 3},
+    ),
+    # Scaled full layers and a logit cap, in the pattern of a config that names none.
+    Variant(
+        "gemma3-linear",
+        Gemma3TextConfig,
+        {
+            **GEMMA,
+            **rope_by_layer((1000.0, 4.0), (10000.0,)),
+            "num_hidden_layers": 6,
+            "query_pre_attn_scalar": 16,
+            "final_logit_softcapping": 5.0,
+        },
+        {
+            **MIXED_WINDOWS,
+            "scaling_dropped": changing_rope("full_attention", rope_type="default"),
+            "scaling_in_sliding_layers": changing_rope("sliding_attention", rope_type="linear", factor=4.0),
+            "logit_cap_dropped": setting("final_logit_softcapping", None),
+        },
+        lengths=SLIDING_LENGTHS,
+        classic_type_key="rope_type",
+    ),
+    Variant(
+        "cohere2",
+        Cohere2Config,
+        {**COHERE, **rope(), "num_hidden_layers": 4, "logit_scale": 0.25},
+        {**THETA, **MIXED_WINDOWS, "logits_not_scaled": setting("logit_scale", 1.0)},
+        lengths=LONG_LENGTHS,
+    ),
+    # Another pattern, as many KV heads as query heads, a head of its own, biases, scaled rotation.
+    Variant(
+        "cohere2-bias",
+        Cohere2Config,
+        {
+            **COHERE,
+            **rope("linear", theta=100.0, factor=2.0),
+            "num_hidden_layers": 3,
+            "num_key_value_heads": None,
+            "sliding_window_pattern": 2,
+            "attention_bias": True,
+            "tie_word_embeddings": False,
+            "logit_scale": 0.5,
+            "layer_norm_eps": 0.1,
+        },
+        {**SCALING, **MIXED_WINDOWS, "default_eps": setting("layer_norm_eps", 1e-5)},
+        lengths=SLIDING_LENGTHS,
+        classic_extra={"sliding_window_pattern": 2},
+    ),
 ]
 
 
@@ -256,22 +439,31 @@ GAINS = {
     "gate_proj": 1.2,
     "up_proj": 1.2,
     "down_proj": 1.6,
-    "lm_head": LOGIT_STD,
 }
 
 
-def random_weight(name, parameter, tied, generator):
+def lowest_norm_weight(name, config):
+    if not config.model_type.startswith("gemma"):
+        return 0.5
+    # Gemma stores what is added to 1. What its blocks add to the residual is normalised: more than 1,
+    # or the scaled embedding would outweigh it and each token predict itself.
+    return 1.5 if "post_" in name else -0.5
+
+
+def random_weight(name, parameter, config, generator):
     """Values for one parameter: norms around 1, non-zero biases, weights scaled by their fan-in."""
     shape = parameter.shape
     if name.endswith("norm.weight"):
-        return 0.5 + torch.rand(shape, generator=generator)
+        return lowest_norm_weight(name, config) + torch.rand(shape, generator=generator)
     noise = torch.randn(shape, generator=generator)
     if name.endswith(".bias"):
         return 0.3 * noise
+    logit_gain = LOGIT_STD / getattr(config, "logit_scale", 1.0)
     if "embed_tokens" in name:
-        return noise * (LOGIT_STD / shape[1] ** 0.5) if tied else noise
+        return noise * (logit_gain / shape[1] ** 0.5) if config.tie_word_embeddings else noise
     layer = name.split(".")[-2]
-    return noise * (GAINS[layer] / shape[1] ** 0.5)
+    gain = logit_gain if layer == "lm_head" else GAINS[layer]
+    return noise * (gain / shape[1] ** 0.5)
 
 
 def save_checkpoint(variant, seed, folder):
@@ -280,7 +472,7 @@ def save_checkpoint(variant, seed, folder):
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
-            parameter.copy_(random_weight(name, parameter, config.tie_word_embeddings, generator))
+            parameter.copy_(random_weight(name, parameter, config, generator))
     shards = {} if variant.shard_bytes is None else {"max_shard_size": variant.shard_bytes}
     model.to(variant.dtype).save_pretrained(folder, **shards)
     if variant.shard_bytes is not None and len(list(folder.glob("*.safetensors"))) < 2:
@@ -316,13 +508,20 @@ def prompt_logits(variant, model, ids):
     return token_by_token(model, ids) if variant.one_at_a_time else single_pass(model, ids)
 
 
+def greedy_steps(variant, prompt):
+    # A scaling makes room for more positions than the config's number, which no long prompt needs.
+    if len(prompt) < LONG:
+        return GREEDY_STEPS
+    return min(GREEDY_STEPS, variant.config["max_position_embeddings"] - len(prompt))
+
+
 @torch.no_grad()
 def greedy(variant, model, prompt):
     """The ids chosen by plain argmax with a cache, and the smallest lead of a chosen id."""
     cache = DynamicCache(config=model.config)
     logits = token_by_token(model, prompt, cache) if variant.one_at_a_time else feed(model, prompt, cache)
     chosen, smallest_gap = [], float("inf")
-    for _ in range(GREEDY_STEPS):
+    for _ in range(greedy_steps(variant, prompt)):
         best, second = torch.topk(logits[-1], 2).values.tolist()
         smallest_gap = min(smallest_gap, best - second)
         chosen.append(int(torch.argmax(logits[-1])))
@@ -426,15 +625,26 @@ def about(variant, model):
     )
 
 
+def rotations(model):
+    """The frequencies and the attention scaling; by kind of layer where the model has several."""
+    rotary = model.model.rotary_emb
+    if hasattr(rotary, "original_inv_freq"):
+        return rotary.original_inv_freq.tolist(), float(rotary.attention_scaling)
+    return (
+        {kind: getattr(rotary, f"{kind}_original_inv_freq").tolist() for kind in rotary.layer_types},
+        {kind: float(getattr(rotary, f"{kind}_attention_scaling")) for kind in rotary.layer_types},
+    )
+
+
 def make_reference(variant, seed, folder):
     model = load(folder)
-    rotary = model.model.rotary_emb
+    frequencies, scaling = rotations(model)
     cases = make_cases(variant, model, seed)
     return {
         "about": about(variant, model),
         "vocab_size": model.config.vocab_size,
-        "inv_freq": rotary.original_inv_freq.tolist(),
-        "attention_scaling": float(rotary.attention_scaling),
+        "inv_freq": frequencies,
+        "attention_scaling": scaling,
         "sensitivity": measure_sensitivity(variant, folder, model, cases[-1]["prompt_ids"]),
         "cases": cases,
     }
@@ -445,9 +655,20 @@ def make_reference(variant, seed, folder):
 
 def classic_config(variant, saved):
     """The config in the form published checkpoints had before transformers 5."""
-    dropped = {"rope_parameters", "dtype", "layer_types", "transformers_version", *variant.classic_without}
+    dropped = {
+        "rope_parameters",
+        "dtype",
+        "layer_types",
+        "sliding_window_pattern",
+        "_sliding_window_pattern",
+        "transformers_version",
+        *variant.classic_without,
+    }
     classic = {key: value for key, value in saved.items() if key not in dropped}
     scaling = dict(saved["rope_parameters"])
+    if "sliding_attention" in scaling:
+        classic["rope_local_base_freq"] = scaling["sliding_attention"]["rope_theta"]
+        scaling = dict(scaling["full_attention"])
     classic["rope_theta"] = scaling.pop("rope_theta")
     kind = scaling.pop("rope_type")
     classic["rope_scaling"] = None if kind == "default" else {variant.classic_type_key: kind, **scaling}

@@ -131,7 +131,7 @@ final class ConfigReader {
   /** Token ids, written as one integer or as a list of them; empty if null. */
   List<Integer> tokenIds(String key, int vocabSize, List<Integer> absent) {
     if (!mentions(key)) {
-      return absent;
+      return absent.stream().filter(id -> id < vocabSize).toList();
     }
     List<Integer> ids = new ArrayList<>();
     if (!has(key)) {
@@ -166,6 +166,17 @@ final class ConfigReader {
   /** Whether there are values, and all of them are objects. */
   boolean holdsObjectsOnly() {
     return !object.isEmpty() && object.valueStream().allMatch(JsonNode::isObject);
+  }
+
+  /**
+   * Refuses every value but one.
+   *
+   * @param json the value as JSON; "null" to refuse all
+   */
+  void requireOnly(String key, String json, String architecture) {
+    if (has(key) && !object.get(key).toString().equals(json)) {
+      throw bad(key, "is " + object.get(key), json + " for " + architecture);
+    }
   }
 
   void allowOnly(Set<String> keys) {

@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 
 /**
  * A decoder-only transformer, composed of backend operations. It owns its weights and the buffers
@@ -24,6 +25,7 @@ public final class Decoder implements AutoCloseable {
   private final Backend backend;
   private final int maxBatchTokens;
   private final int maxSequenceLength;
+  private final float embeddingScale;
   private final Owned owned;
   private final DecoderWeights<Matrix> weights;
   private final List<AttentionSpec> attentions = new ArrayList<>();
@@ -49,6 +51,8 @@ public final class Decoder implements AutoCloseable {
     this.weights = weights;
     this.maxBatchTokens = options.maxBatchTokens();
     this.maxSequenceLength = maxSequenceLength(config, options);
+    // Models are trained, and run elsewhere, with a factor of the type that they compute in.
+    this.embeddingScale = backend.activationType().round(config.embeddingScale());
     loadLayers();
     this.scratch = Scratch.allocate(config, backend, maxBatchTokens, owned);
     Matrix projection = weights.head() == null ? weights.embedding() : weights.head();
@@ -69,6 +73,7 @@ public final class Decoder implements AutoCloseable {
     long ropes =
         config.layers().stream()
             .map(LayerConfig::rope)
+            .filter(Objects::nonNull)
             .distinct()
             .mapToLong(rope -> RopeTables.bytes(rope, positions))
             .sum();
@@ -82,7 +87,7 @@ public final class Decoder implements AutoCloseable {
     for (int layer = 0; layer < config.layers().size(); layer++) {
       RopeConfig rope = config.layers().get(layer).rope();
       RopeTable table = tables.get(rope);
-      if (table == null) {
+      if (table == null && rope != null) {
         table = RopeTables.load(backend, rope, maxSequenceLength);
         owned.add(table::close);
         tables.put(rope, table);
@@ -124,17 +129,15 @@ public final class Decoder implements AutoCloseable {
           "batch must have 1 to " + maxBatchTokens + " rows, not " + rows);
     }
     List<LayerWeights<Matrix>> layers = weights.layers();
-    backend.embed(weights.embedding(), batch, config.embeddingScale(), scratch.residual());
-    backend.rmsNorm(
-        scratch.residual(),
-        layers.get(0).inputNorm(),
-        config.normWeightOffset(),
-        config.normEps(),
-        rows,
-        scratch.normed());
+    backend.embed(weights.embedding(), batch, embeddingScale, scratch.residual());
+    norm(scratch.residual(), layers.get(0).inputNorm(), rows, scratch.normed());
     for (int layer = 0; layer < layers.size(); layer++) {
       attend(batch, kv, layer, rows);
-      addAndNorm(layers.get(layer).mlpNorm(), rows);
+      if (config.block() == BlockLayout.PARALLEL) {
+        backend.add(scratch.residual(), scratch.delta(), rows, config.hiddenSize());
+      } else {
+        addAndNorm(layers.get(layer).mlpNorm(), rows);
+      }
       feedForward(layers.get(layer), rows);
       boolean last = layer + 1 == layers.size();
       addAndNorm(last ? weights.finalNorm() : layers.get(layer + 1).inputNorm(), rows);
@@ -155,6 +158,7 @@ public final class Decoder implements AutoCloseable {
     backend.ropeAndWriteKv(batch, qkv, spec, ropes.get(layer), kv, layer);
     backend.attention(batch, qkv, spec, kv, layer, scratch.inner());
     backend.linear(scratch.inner(), rows, w.output(), w.outputBias(), scratch.delta());
+    normDelta(w.attentionPostNorm(), rows);
   }
 
   private void normHeads(DeviceBuffer qkv, int firstCol, int heads, Matrix weight, int rows) {
@@ -176,10 +180,33 @@ public final class Decoder implements AutoCloseable {
     backend.gatedActivation(
         gateUp, rows, config.intermediateSize(), config.activation(), scratch.inner());
     backend.linear(scratch.inner(), rows, w.down(), w.downBias(), scratch.delta());
+    normDelta(w.mlpPostNorm(), rows);
+  }
+
+  /**
+   * @param weight null to leave delta as it is
+   */
+  private void normDelta(Matrix weight, int rows) {
+    if (weight != null) {
+      norm(scratch.delta(), weight, rows, scratch.delta());
+    }
+  }
+
+  private void norm(DeviceBuffer x, Matrix weight, int rows, DeviceBuffer out) {
+    switch (config.norm()) {
+      case RMS ->
+          backend.rmsNorm(x, weight, config.normWeightOffset(), config.normEps(), rows, out);
+      case LAYER -> backend.layerNorm(x, weight, config.normEps(), rows, out);
+    }
   }
 
   /** Adds delta to the residual, and normalises that to normed. */
   private void addAndNorm(Matrix weight, int rows) {
+    if (config.norm() == NormKind.LAYER) {
+      backend.add(scratch.residual(), scratch.delta(), rows, config.hiddenSize());
+      norm(scratch.residual(), weight, rows, scratch.normed());
+      return;
+    }
     backend.addRmsNorm(
         scratch.residual(),
         scratch.delta(),

@@ -13,11 +13,13 @@ import java.util.function.Function;
  * @param keyNorm [headDim], or null
  * @param output [hidden, heads * headDim]
  * @param outputBias [hidden], or null
- * @param mlpNorm [hidden]
+ * @param attentionPostNorm [hidden], of what attention adds; or null
+ * @param mlpNorm [hidden]; null where the feed-forward layer takes the rows that attention takes
  * @param gateUp gate and up projection stacked: [2 * intermediate, hidden]
  * @param gateUpBias [2 * intermediate], or null
  * @param down [hidden, intermediate]
  * @param downBias [hidden], or null
+ * @param mlpPostNorm [hidden], of what the feed-forward layer adds; or null
  */
 record LayerWeights<T>(
     T inputNorm,
@@ -27,11 +29,13 @@ record LayerWeights<T>(
     T keyNorm,
     T output,
     T outputBias,
+    T attentionPostNorm,
     T mlpNorm,
     T gateUp,
     T gateUpBias,
     T down,
-    T downBias) {
+    T downBias,
+    T mlpPostNorm) {
 
   <R> LayerWeights<R> map(Function<T, R> function) {
     Function<T, R> f = part -> part == null ? null : function.apply(part);
@@ -43,10 +47,12 @@ record LayerWeights<T>(
         f.apply(keyNorm),
         f.apply(output),
         f.apply(outputBias),
+        f.apply(attentionPostNorm),
         f.apply(mlpNorm),
         f.apply(gateUp),
         f.apply(gateUpBias),
         f.apply(down),
-        f.apply(downBias));
+        f.apply(downBias),
+        f.apply(mlpPostNorm));
   }
 }

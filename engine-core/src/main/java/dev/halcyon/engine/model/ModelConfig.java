@@ -18,14 +18,16 @@ import java.util.List;
  * @param kvHeads key and value heads, a divisor of heads
  * @param headDim elements of a head
  * @param contextLength the most positions of a sequence
- * @param normEps the epsilon of every RMS norm
- * @param normWeightOffset what is added to a norm's stored weights
- * @param embeddingScale the factor on embedded tokens
+ * @param norm how rows are normalised
+ * @param normEps the epsilon of every norm
+ * @param normWeightOffset what is added to an RMS norm's stored weights
+ * @param embeddingScale the factor on embedded tokens, not yet rounded to the type of activations
  * @param attentionScale the factor on query-key products
  * @param attentionSoftcap soft cap of attention scores; 0 for none
  * @param logitScale the factor on logits
  * @param logitSoftcap soft cap of logits, after the scale; 0 for none
  * @param activation the nonlinearity of the feed-forward layer
+ * @param block how a layer is put together
  * @param qkvBias whether queries, keys and values have biases
  * @param outputBias whether attention's output projection has a bias
  * @param mlpBias whether the three feed-forward projections have biases
@@ -44,6 +46,7 @@ public record ModelConfig(
     int kvHeads,
     int headDim,
     int contextLength,
+    NormKind norm,
     float normEps,
     float normWeightOffset,
     float embeddingScale,
@@ -52,6 +55,7 @@ public record ModelConfig(
     float logitScale,
     float logitSoftcap,
     Activation activation,
+    BlockLayout block,
     boolean qkvBias,
     boolean outputBias,
     boolean mlpBias,

@@ -1,10 +1,10 @@
 package dev.halcyon.engine.model;
 
-import dev.halcyon.engine.backend.Activation;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
+import java.util.function.IntPredicate;
 
 /** Reads config.json by what its family says. */
 final class ModelConfigParser {
@@ -87,14 +87,16 @@ final class ModelConfigParser {
         kvHeads,
         headDim,
         contextLength(maxPositions, layers),
-        (float) config.positive("rms_norm_eps", family.normEps()),
-        0,
-        1,
-        (float) (1 / Math.sqrt(headDim)),
-        0,
-        1,
-        0,
-        activation(),
+        family.norm().kind(),
+        (float) config.positive(family.norm().epsKey(), family.norm().eps()),
+        family.norm().weightOffset(),
+        family.scales().embedding() ? (float) Math.sqrt(hiddenSize) : 1,
+        attentionScale(headDim),
+        (float) family.scales().attentionCap().read(config),
+        (float) family.scales().logitScale().read(config),
+        (float) family.scales().logitCap().read(config),
+        family.activation().read(config),
+        family.block(),
         family.qkvBias().read(config),
         family.outputBias().read(config),
         family.mlpBias().read(config),
@@ -111,12 +113,12 @@ final class ModelConfigParser {
         throw config.unsupported(key, "is not supported");
       }
     }
-    if (config.number("partial_rotary_factor", 0, 1) != 1) {
-      throw config.bad(
-          "partial_rotary_factor",
-          "is " + config.number("partial_rotary_factor", 0),
-          "1 for " + family.architecture());
+    for (String key : List.of("partial_rotary_factor", "rotary_pct")) {
+      if (config.number(key, 0, 1) != 1) {
+        throw config.bad(key, "is " + config.number(key, 0), "1 for " + family.architecture());
+      }
     }
+    family.only().forEach((key, json) -> config.requireOnly(key, json, family.architecture()));
     for (String key : List.of("dtype", "torch_dtype")) {
       String type = config.text(key).orElse("auto");
       if (!STORED_TYPES.contains(type)) {
@@ -158,16 +160,9 @@ final class ModelConfigParser {
     return headDim;
   }
 
-  private Activation activation() {
-    String name = config.text("hidden_act").orElse("silu");
-    return switch (name) {
-      case "silu", "swish" -> Activation.SILU;
-      case "gelu" -> Activation.GELU;
-      case "gelu_pytorch_tanh", "gelu_new" -> Activation.GELU_TANH;
-      default ->
-          throw config.bad(
-              "hidden_act", "is " + name, "one of silu, gelu, gelu_new, gelu_pytorch_tanh");
-    };
+  private float attentionScale(int headDim) {
+    double scalar = family.scales().query().read(config);
+    return (float) (1 / Math.sqrt(scalar == 0 ? headDim : scalar));
   }
 
   private List<LayerConfig> layers(RopeParser ropes) {
@@ -176,7 +171,8 @@ final class ModelConfigParser {
     List<String> types = layerTypes(count, window);
     List<LayerConfig> layers = new ArrayList<>();
     for (String type : types) {
-      layers.add(new LayerConfig(type.equals(SLIDING) ? window : 0, ropes.parse(type)));
+      boolean sliding = type.equals(SLIDING);
+      layers.add(new LayerConfig(sliding ? window : 0, ropes.parse(type, sliding)));
     }
     return layers;
   }
@@ -186,26 +182,39 @@ final class ModelConfigParser {
     boolean switchedOff =
         switch (family.windows()) {
           case NONE -> true;
-          case EVERY_LAYER -> false;
+          case EVERY_LAYER, ALL_BUT_EVERY_NTH -> false;
           case UPPER_LAYERS -> !config.flag("use_sliding_window", false);
         };
-    if (switchedOff || (config.mentions("sliding_window") && !config.has("sliding_window"))) {
+    boolean none = config.mentions("sliding_window") && !config.has("sliding_window");
+    if (none && family.windows() == WindowRule.ALL_BUT_EVERY_NTH) {
+      throw config.bad("sliding_window", "is null", "a length for " + family.architecture());
+    }
+    if (switchedOff || none) {
       return 0;
     }
     return config.integer("sliding_window", 1, Integer.MAX_VALUE, DEFAULT_WINDOW);
   }
 
   private List<String> layerTypes(int count, int window) {
-    List<String> types = new ArrayList<>();
-    int firstSliding =
+    IntPredicate slides =
         switch (family.windows()) {
-          case NONE -> count;
-          case EVERY_LAYER -> 0;
-          case UPPER_LAYERS ->
-              config.integer("max_window_layers", 0, Integer.MAX_VALUE, DEFAULT_MAX_WINDOW_LAYERS);
+          case NONE -> layer -> false;
+          case EVERY_LAYER -> layer -> true;
+          case UPPER_LAYERS -> {
+            int first =
+                config.integer(
+                    "max_window_layers", 0, Integer.MAX_VALUE, DEFAULT_MAX_WINDOW_LAYERS);
+            yield layer -> layer >= first;
+          }
+          case ALL_BUT_EVERY_NTH -> {
+            int n =
+                config.integer("sliding_window_pattern", 1, Integer.MAX_VALUE, family.fullEvery());
+            yield layer -> (layer + 1) % n != 0;
+          }
         };
+    List<String> types = new ArrayList<>();
     for (int layer = 0; layer < count; layer++) {
-      types.add(window > 0 && layer >= firstSliding ? SLIDING : FULL);
+      types.add(window > 0 && slides.test(layer) ? SLIDING : FULL);
     }
     List<String> written = config.texts("layer_types").orElse(types);
     checkLayerTypes(written, count, window);
@@ -232,10 +241,12 @@ final class ModelConfigParser {
     }
   }
 
-  private static int contextLength(int maxPositions, List<LayerConfig> layers) {
+  private int contextLength(int maxPositions, List<LayerConfig> layers) {
     long length = maxPositions;
     for (LayerConfig layer : layers) {
-      length = Math.max(length, layer.rope().scaling().contextLength());
+      if (layer.rope() != null && family.rope().scalingExtends()) {
+        length = Math.max(length, layer.rope().scaling().contextLength());
+      }
     }
     return (int) Math.min(length, Integer.MAX_VALUE);
   }

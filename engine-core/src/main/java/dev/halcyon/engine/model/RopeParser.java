@@ -31,8 +31,40 @@ final class RopeParser {
     }
   }
 
-  /** The rotary embedding of layers of a type. */
-  RopeConfig parse(String layerType) {
+  /**
+   * The rotary embedding of layers of a type.
+   *
+   * @return null if they have none
+   */
+  RopeConfig parse(String layerType, boolean sliding) {
+    if (!sliding && !family.rope().fullLayers()) {
+      return null;
+    }
+    boolean local = sliding && family.rope().localRotation();
+    double theta =
+        local
+            ? config.positive("rope_local_base_freq", family.rope().localTheta())
+            : config.positive("rope_theta", family.rope().theta());
+    Optional<ConfigReader> written =
+        family.rope().localRotation() ? ofLayerType(layerType, local) : written(layerType);
+    if (written.isEmpty()) {
+      return rope(theta, new RopeScaling.None());
+    }
+    ConfigReader rope = written.get();
+    if (rope.number("partial_rotary_factor", 0, 1) != 1) {
+      throw rope.unsupported(
+          "partial_rotary_factor", "is not supported for " + family.architecture());
+    }
+    theta = rope.positive("rope_theta", theta);
+    return rope(theta, scaling(rope, theta));
+  }
+
+  private RopeConfig rope(double theta, RopeScaling scaling) {
+    return new RopeConfig(theta, headDim, family.rope().layout(), scaling);
+  }
+
+  /** The parameters of a family whose layers all rotate alike, unless the config says otherwise. */
+  private Optional<ConfigReader> written(String layerType) {
     Optional<ConfigReader> written = config.child(config.has(CLASSIC) ? CLASSIC : PARAMETERS);
     if (written.isPresent() && written.get().holdsObjectsOnly()) {
       ConfigReader perType = written.get();
@@ -41,17 +73,24 @@ final class RopeParser {
         throw perType.bad(layerType, "is absent", "the parameters of layers of this type");
       }
     }
-    double theta = config.positive("rope_theta", family.ropeTheta());
-    if (written.isEmpty()) {
-      return new RopeConfig(theta, headDim, new RopeScaling.None());
+    return written;
+  }
+
+  /**
+   * The parameters of a family whose layers with a window have a rotation of their own: by type of
+   * layer, or in the older form for the other layers alone.
+   */
+  private Optional<ConfigReader> ofLayerType(String layerType, boolean local) {
+    if (config.has(CLASSIC)) {
+      return local ? Optional.empty() : config.child(CLASSIC);
     }
-    ConfigReader rope = written.get();
-    if (rope.number("partial_rotary_factor", 0, 1) != 1) {
-      throw rope.unsupported(
-          "partial_rotary_factor", "is not supported for " + family.architecture());
+    Optional<ConfigReader> written = config.child(PARAMETERS);
+    if (written.isPresent() && !written.get().holdsObjectsOnly()) {
+      throw config.unsupported(
+          PARAMETERS,
+          "must hold the parameters of each type of layer for " + family.architecture());
     }
-    theta = rope.positive("rope_theta", theta);
-    return new RopeConfig(theta, headDim, scaling(rope, theta));
+    return written.flatMap(perType -> perType.child(layerType));
   }
 
   private RopeScaling scaling(ConfigReader rope, double theta) {

@@ -2,7 +2,6 @@ package dev.halcyon.engine.model;
 
 import dev.halcyon.engine.ModelLoadException;
 import dev.halcyon.engine.backend.Backend;
-import dev.halcyon.engine.backend.RopeLayout;
 import dev.halcyon.engine.backend.RopeTable;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -26,7 +25,7 @@ final class RopeTables {
     FloatBuffer cos = allocate(positions, rope);
     FloatBuffer sin = allocate(positions, rope);
     fill(rope, positions, cos, sin);
-    return backend.loadRope(positions, rope.rotaryDim(), RopeLayout.HALVES, cos.flip(), sin.flip());
+    return backend.loadRope(positions, rope.rotaryDim(), rope.layout(), cos.flip(), sin.flip());
   }
 
   /** The bytes of a table, as host memory and, most likely, on the device. */

@@ -23,25 +23,31 @@ final class TensorLayout {
     return new DecoderWeights<>(
         TensorStack.matrix("model.embed_tokens.weight", vocab, hidden),
         layers,
-        TensorStack.vector("model.norm.weight", hidden),
+        layout.norm("model.norm"),
         config.tiedEmbeddings() ? null : TensorStack.matrix("lm_head.weight", vocab, hidden));
   }
 
   private LayerWeights<TensorStack> layer(String prefix) {
+    boolean postNorms = config.block() == BlockLayout.PRE_AND_POST_NORM;
     int hidden = config.hiddenSize();
     int inner = config.intermediateSize();
     int queries = config.heads() * config.headDim();
     String attention = prefix + "self_attn.";
     String mlp = prefix + "mlp.";
     return new LayerWeights<>(
-        TensorStack.vector(prefix + "input_layernorm.weight", hidden),
+        norm(prefix + "input_layernorm"),
         qkvWeight(attention),
         config.qkvBias() ? qkvBias(attention) : null,
         config.queryKeyNorm() ? headNorm(attention + "q_norm") : null,
         config.queryKeyNorm() ? headNorm(attention + "k_norm") : null,
         TensorStack.matrix(attention + "o_proj.weight", hidden, queries),
         config.outputBias() ? TensorStack.vector(attention + "o_proj.bias", hidden) : null,
-        TensorStack.vector(prefix + "post_attention_layernorm.weight", hidden),
+        postNorms ? norm(prefix + "post_attention_layernorm") : null,
+        switch (config.block()) {
+          case PRE_NORM -> norm(prefix + "post_attention_layernorm");
+          case PRE_AND_POST_NORM -> norm(prefix + "pre_feedforward_layernorm");
+          case PARALLEL -> null;
+        },
         TensorStack.matrix(mlp + "gate_proj.weight", inner, hidden)
             .then(TensorStack.matrix(mlp + "up_proj.weight", inner, hidden)),
         config.mlpBias()
@@ -49,7 +55,12 @@ final class TensorLayout {
                 .then(TensorStack.vector(mlp + "up_proj.bias", inner))
             : null,
         TensorStack.matrix(mlp + "down_proj.weight", hidden, inner),
-        config.mlpBias() ? TensorStack.vector(mlp + "down_proj.bias", hidden) : null);
+        config.mlpBias() ? TensorStack.vector(mlp + "down_proj.bias", hidden) : null,
+        postNorms ? norm(prefix + "post_feedforward_layernorm") : null);
+  }
+
+  private TensorStack norm(String name) {
+    return TensorStack.vector(name + ".weight", config.hiddenSize());
   }
 
   private TensorStack headNorm(String name) {

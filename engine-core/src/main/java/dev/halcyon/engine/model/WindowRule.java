@@ -10,5 +10,10 @@ enum WindowRule {
    * If use_sliding_window, the layers from max_window_layers on do, unless layer_types names each
    * layer's kind. The keys left out mean a window of 4096 from layer 28 on.
    */
-  UPPER_LAYERS
+  UPPER_LAYERS,
+  /**
+   * All layers but each n-th do, by sliding_window_pattern or the family's own n, unless
+   * layer_types names each layer's kind. The window left out means 4096.
+   */
+  ALL_BUT_EVERY_NTH
 }

@@ -12,7 +12,7 @@ class FamilyReferenceTest {
   static final List<String> FIXTURES = Fixture.NAMES;
 
   private static final float TOLERANCE = 1e-4f;
-  private static final int MAX_LENGTH = 128;
+  private static final int MAX_LENGTH = 192;
   private static final int WHOLE = DecoderHarness.MAX_BATCH_TOKENS;
 
   @ParameterizedTest

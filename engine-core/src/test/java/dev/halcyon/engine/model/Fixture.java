@@ -39,7 +39,13 @@ record Fixture(String name, ModelFiles files, JsonNode reference) {
           "mistral-sliding",
           "qwen2",
           "qwen2-sliding",
-          "qwen3");
+          "qwen3",
+          "gemma2",
+          "gemma2-bf16",
+          "gemma3",
+          "gemma3-linear",
+          "cohere2",
+          "cohere2-bias");
 
   /** A prompt, its logits [promptIds.length][vocab] and the ids that follow it greedily. */
   record Case(int[] promptIds, float[][] logits, int[] greedyIds) {}

@@ -10,6 +10,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.halcyon.engine.ModelLoadException;
 import dev.halcyon.engine.backend.Activation;
+import dev.halcyon.engine.backend.RopeLayout;
 import dev.halcyon.engine.weights.ModelFiles;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
@@ -88,7 +89,7 @@ class ModelConfigTest {
     assertThat(config.layers().stream().map(LayerConfig::slidingWindow)).containsExactly(0, 8, 8);
     assertThat(config.attention(1).slidingWindow()).isEqualTo(8);
     assertThat(config.layers().get(0).rope())
-        .isEqualTo(new RopeConfig(10000, 8, new RopeScaling.None()));
+        .isEqualTo(new RopeConfig(10000, 8, RopeLayout.HALVES, new RopeScaling.None()));
   }
 
   @ParameterizedTest
@@ -174,9 +175,12 @@ class ModelConfigTest {
     List<LayerConfig> layers = parse(json).layers();
 
     assertThat(layers.get(0))
-        .isEqualTo(new LayerConfig(16, new RopeConfig(100, 8, new RopeScaling.None())));
+        .isEqualTo(
+            new LayerConfig(16, new RopeConfig(100, 8, RopeLayout.HALVES, new RopeScaling.None())));
     assertThat(layers.get(1))
-        .isEqualTo(new LayerConfig(0, new RopeConfig(5000, 8, new RopeScaling.Linear(2, 32768))));
+        .isEqualTo(
+            new LayerConfig(
+                0, new RopeConfig(5000, 8, RopeLayout.HALVES, new RopeScaling.Linear(2, 32768))));
     refuses(
         json.replace("\"full_attention\":{", "\"chunked\":{"),
         "rope_parameters.full_attention is absent");

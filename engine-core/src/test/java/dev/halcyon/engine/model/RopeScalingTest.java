@@ -3,6 +3,7 @@ package dev.halcyon.engine.model;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -18,17 +19,29 @@ class RopeScalingTest {
     Fixture fixture = Fixture.open(name);
     for (LayerConfig layer : fixture.config("config.json").layers()) {
       RopeConfig rope = layer.rope();
+      if (rope == null) {
+        continue;
+      }
+      JsonNode inverse = ofLayer(fixture.reference().get("inv_freq"), layer);
       float[] frequencies = rope.scaling().frequencies(rope.theta(), rope.rotaryDim(), 0);
 
-      assertThat(frequencies).hasSize(fixture.reference().get("inv_freq").size());
+      assertThat(frequencies).hasSize(inverse.size());
       for (int i = 0; i < frequencies.length; i++) {
-        float expected = fixture.reference().get("inv_freq").get(i).floatValue();
+        float expected = inverse.get(i).floatValue();
         // Two units in the last place, for the power functions of two libraries.
         assertThat(frequencies[i]).isCloseTo(expected, within(2 * Math.ulp(expected)));
       }
       assertThat(rope.scaling().attentionScaling())
-          .isCloseTo(fixture.reference().get("attention_scaling").doubleValue(), within(1e-12));
+          .isCloseTo(
+              ofLayer(fixture.reference().get("attention_scaling"), layer).doubleValue(),
+              within(1e-12));
     }
+  }
+
+  /** A reference's value, or the one of the layer's kind where kinds differ. */
+  private static JsonNode ofLayer(JsonNode values, LayerConfig layer) {
+    String kind = layer.slidingWindow() > 0 ? "sliding_attention" : "full_attention";
+    return values.isObject() ? values.get(kind) : values;
   }
 
   @Test
