@@ -27,19 +27,31 @@ import java.util.List;
 final class FailingBackend implements Backend, DeviceMemory {
 
   private final int failAt;
+  private final DType activationType;
   private int allocations;
   private long used;
   private int closedTwice;
+  private float embeddingScale;
 
   /**
    * @param failAt which allocation fails, from 0; -1 for none
    */
   FailingBackend(int failAt) {
+    this(failAt, DType.F32);
+  }
+
+  FailingBackend(int failAt, DType activationType) {
     this.failAt = failAt;
+    this.activationType = activationType;
   }
 
   int allocations() {
     return allocations;
+  }
+
+  /** The factor of the last embedding. */
+  float embeddingScale() {
+    return embeddingScale;
   }
 
   int closedTwice() {
@@ -150,7 +162,7 @@ final class FailingBackend implements Backend, DeviceMemory {
 
   @Override
   public DType activationType() {
-    return DType.F32;
+    return activationType;
   }
 
   @Override
@@ -172,6 +184,7 @@ final class FailingBackend implements Backend, DeviceMemory {
 
   @Override
   public void embed(Matrix table, DeviceBatch batch, float scale, DeviceBuffer out) {
+    embeddingScale = scale;
     throw noCompute();
   }
 

@@ -3,6 +3,9 @@ package dev.halcyon.engine.model;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import java.util.List;
+import java.util.Set;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.FieldSource;
 
@@ -23,7 +26,7 @@ class FamilyReferenceTest {
     try (DecoderHarness harness =
         new DecoderHarness(fixture.files(), fixture.config("config.json"), MAX_LENGTH)) {
       for (int blockSize : new int[] {4, 16}) {
-        for (int chunk : new int[] {WHOLE, 7, 1}) {
+        for (int chunk : new int[] {WHOLE, 33, 7, 1}) {
           check(harness, cases, chunk, blockSize);
         }
       }
@@ -43,6 +46,18 @@ class FamilyReferenceTest {
     try (DecoderHarness harness = new DecoderHarness(fixture.files(), config, MAX_LENGTH)) {
       check(harness, fixture.cases(), WHOLE, 16);
     }
+  }
+
+  /** Long enough to be projected in pieces of 32, 32 and 27 rows. */
+  @Test
+  void everyFamilyHasALongPrompt() {
+    Set<String> families =
+        FIXTURES.stream()
+            .map(Fixture::open)
+            .filter(fixture -> fixture.cases().stream().anyMatch(c -> c.promptIds().length == 91))
+            .map(fixture -> fixture.config("config.json").architecture())
+            .collect(Collectors.toSet());
+    assertThat(families).containsExactlyInAnyOrderElementsOf(ModelFamily.architectures());
   }
 
   private static void check(

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.halcyon.engine.ModelLoadException;
 import dev.halcyon.engine.backend.Batch;
+import dev.halcyon.engine.backend.DType;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
 import dev.halcyon.engine.model.CheckpointEditor.Tensor;
 import dev.halcyon.engine.weights.LoadProgress;
@@ -18,6 +19,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class ModelLoaderTest {
@@ -46,8 +48,18 @@ class ModelLoaderTest {
   }
 
   @ParameterizedTest
-  // Untied; tied; with all biases; with head norms; several files.
-  @ValueSource(strings = {"llama2", "llama3-gqa-tied", "llama-bias", "qwen3", "llama-sharded"})
+  // Untied; tied; with all biases; with head norms; several files; post norms; no norm before the
+  // feed-forward layer, nor a rotation in every layer.
+  @ValueSource(
+      strings = {
+        "llama2",
+        "llama3-gqa-tied",
+        "llama-bias",
+        "qwen3",
+        "llama-sharded",
+        "gemma3",
+        "cohere2"
+      })
   void runningOutOfMemoryAnywhereLeavesNothingBehind(String fixture) {
     FailingBackend whole = new FailingBackend(-1);
     load(fixture, whole).close();
@@ -84,6 +96,28 @@ class ModelLoaderTest {
           .isEqualTo(4 * (64 * 8 + 8 * (3 * 32 + 112 + 56) + 4 * (32 + 96)));
     }
     assertThat(backend.used()).isZero();
+  }
+
+  @ParameterizedTest
+  // sqrt(40) = 6.3246 lies between 202 and 203 steps of 1/32, which is BF16's from 4 to 8.
+  @CsvSource({"F32, 6.3245554", "BF16, 6.3125"})
+  void embeddingScaleIsOfTheTypeOfActivations(DType type, float expected) {
+    FailingBackend backend = new FailingBackend(-1, type);
+    Batch one =
+        new Batch(
+            1,
+            new int[1],
+            new int[1],
+            new int[1],
+            1,
+            new int[] {0, 1},
+            new int[] {1},
+            new int[][] {{0}});
+    try (Decoder decoder = load("gemma2", backend)) {
+      assertThatThrownBy(() -> decoder.forward(() -> one, null))
+          .isInstanceOf(UnsupportedOperationException.class);
+    }
+    assertThat(backend.embeddingScale()).isEqualTo(expected);
   }
 
   @Test
