@@ -1,7 +1,7 @@
 package dev.halcyon.engine.sampling;
 
 import dev.halcyon.engine.TokenLogprobs;
-import java.util.Arrays;
+import dev.halcyon.engine.logits.RowLogprobs;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
@@ -20,42 +20,15 @@ public final class Logprobs {
    * @param k how many of the most likely tokens, at most vocabSize
    */
   public static TokenLogprobs of(float[] logits, int tokenId, int k) {
-    float max = Float.NEGATIVE_INFINITY;
-    for (float logit : logits) {
-      max = Math.max(max, logit);
-    }
-    double sum = 0;
-    for (float logit : logits) {
-      sum += Math.exp((double) logit - max);
-    }
-    double logSum = max + Math.log(sum);
-
+    RowLogprobs row = new RowLogprobs(logits);
     Map<Integer, TokenLogprobs.Entry> entries = new LinkedHashMap<>();
-    if (k > 0) {
-      long[] first = RankKeys.first(logits, k, RankKeys.ALL);
-      Arrays.sort(first);
-      for (int i = 0; i < first.length; i++) {
-        entries.put(RankKeys.id(first[i]), entry(RankKeys.logit(first[i]), logSum, i + 1));
-      }
+    int[] top = row.top(k);
+    for (int i = 0; i < top.length; i++) {
+      entries.put(top[i], new TokenLogprobs.Entry(row.logprob(top[i]), i + 1));
     }
     if (!entries.containsKey(tokenId)) {
-      entries.put(tokenId, entry(logits[tokenId], logSum, rank(logits, tokenId)));
+      entries.put(tokenId, new TokenLogprobs.Entry(row.logprob(tokenId), row.rank(tokenId)));
     }
     return new TokenLogprobs(tokenId, entries);
-  }
-
-  private static TokenLogprobs.Entry entry(float logit, double logSum, int rank) {
-    return new TokenLogprobs.Entry((float) (logit - logSum), rank);
-  }
-
-  private static int rank(float[] logits, int tokenId) {
-    float own = logits[tokenId];
-    int rank = 1;
-    for (int id = 0; id < logits.length; id++) {
-      if (logits[id] > own || (logits[id] == own && id < tokenId)) {
-        rank++;
-      }
-    }
-    return rank;
   }
 }

@@ -1,5 +1,7 @@
 package dev.halcyon.engine.sampling;
 
+import dev.halcyon.engine.logits.RankKeys;
+
 /**
  * Draws a token with a race of exponential clocks (the Gumbel-max trick in its multiplicative
  * form): token i gets a standard exponential number e(i) and the lowest e(i) / w(i) wins, ties by

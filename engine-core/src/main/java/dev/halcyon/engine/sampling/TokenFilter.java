@@ -1,5 +1,6 @@
 package dev.halcyon.engine.sampling;
 
+import dev.halcyon.engine.logits.RankKeys;
 import java.util.Arrays;
 
 /**
@@ -61,7 +62,7 @@ final class TokenFilter {
       before -= mass[last];
     }
     long[] keys = keysOfBand(band, logits, bound, weights);
-    return RankKeys.lastToReach(target - before, keys, keys.length, weights);
+    return RankKeys.lastToReach(target - before, keys, keys.length, weights::of);
   }
 
   private static int band(double scaled) {

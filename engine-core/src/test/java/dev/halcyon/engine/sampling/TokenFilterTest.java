@@ -2,6 +2,7 @@ package dev.halcyon.engine.sampling;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.halcyon.engine.logits.RankKeys;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;

@@ -1,4 +1,4 @@
-package dev.halcyon.engine.sampling;
+package dev.halcyon.engine.logits;
 
 import java.util.Arrays;
 
@@ -7,17 +7,23 @@ import java.util.Arrays;
  * first, ties by the lower id. Every set that a filter keeps is a prefix of that order, so one key,
  * the last kept, tells the whole set. Logits are not NaN.
  */
-final class RankKeys {
+public final class RankKeys {
+
+  /** What a logit weighs, for {@link #lastToReach}. */
+  @FunctionalInterface
+  public interface Weight {
+    double of(float logit);
+  }
 
   /** A bound that keeps every token. */
-  static final long ALL = Long.MAX_VALUE;
+  public static final long ALL = Long.MAX_VALUE;
 
   private static final int SMALLEST_BUFFER = 4096;
   private static final long WORD = 0xFFFFFFFFL;
 
   private RankKeys() {}
 
-  static long encode(float logit, int id) {
+  public static long encode(float logit, int id) {
     // Adding 0 turns -0 into 0, which are equal as logits and must be equal as keys.
     int bits = Float.floatToRawIntBits(logit + 0.0f);
     int ascending = bits ^ ((bits >> 31) & 0x7FFFFFFF);
@@ -25,16 +31,16 @@ final class RankKeys {
   }
 
   /** The last key that a token with a logit of at least {@code lowest} can have. */
-  static long boundAtLeast(double lowest) {
+  public static long boundAtLeast(double lowest) {
     float rounded = (float) lowest;
     return encode(rounded < lowest ? Math.nextUp(rounded) : rounded, -1);
   }
 
-  static int id(long key) {
+  public static int id(long key) {
     return (int) key;
   }
 
-  static float logit(long key) {
+  public static float logit(long key) {
     int ascending = ~(int) (key >> 32);
     return Float.intBitsToFloat(ascending ^ ((ascending >> 31) & 0x7FFFFFFF));
   }
@@ -44,7 +50,7 @@ final class RankKeys {
    * last in rank stands last, the others in no order. Takes O(vocabulary) expected time and O(k)
    * memory.
    */
-  static long[] first(float[] logits, int k, long bound) {
+  public static long[] first(float[] logits, int k, long bound) {
     int capacity = (int) Math.min(logits.length, Math.max(2L * k, SMALLEST_BUFFER));
     long[] keys = new long[capacity];
     int size = 0;
@@ -96,7 +102,7 @@ final class RankKeys {
    * all when they never do. Reorders the keys. Quickselect again, steered by weight in place of
    * number.
    */
-  static long lastToReach(double target, long[] keys, int size, Weights weights) {
+  public static long lastToReach(double target, long[] keys, int size, Weight weights) {
     int low = 0;
     int high = size;
     double before = 0;

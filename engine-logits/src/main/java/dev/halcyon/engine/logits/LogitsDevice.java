@@ -1,0 +1,64 @@
+package dev.halcyon.engine.logits;
+
+/**
+ * What bounded logits need of a device besides the projection: memory, copies, conversion and the
+ * logprob reduction. Rows are dense and row-major from a buffer's start.
+ *
+ * <p>Operations take effect in the order in which they are called, by one thread, the owner. {@link
+ * #read} alone may be called by any thread, for buffers that nothing writes to any more.
+ */
+public interface LogitsDevice {
+
+  /** Where device buffers come from. */
+  DeviceMemory memory();
+
+  /** Where host buffers come from. */
+  HostMemory hostMemory();
+
+  /** to[i] = from[i] as float32, for {@code count} elements. */
+  void toFloat32(DeviceBuffer from, LogitsType type, long count, DeviceBuffer to);
+
+  /** Copies the first {@code bytes} bytes; the buffers don't overlap. */
+  void copy(DeviceBuffer from, DeviceBuffer to, long bytes);
+
+  /**
+   * Copies float32 elements to the host, complete on return.
+   *
+   * @param toFirst index of the first element written
+   */
+  void download(DeviceBuffer from, long count, HostBuffer to, long toFirst);
+
+  /**
+   * Copies float32 elements of a Java array to the device; the array may be changed on return.
+   *
+   * @param first index of the first element written
+   */
+  void write(float[] from, int fromIndex, int count, DeviceBuffer to, long first);
+
+  /**
+   * Copies elements to a Java array as float32, complete on return. Any thread may call it.
+   *
+   * @param first index of the first element
+   */
+  void read(DeviceBuffer from, LogitsType type, long first, int count, float[] to, int toIndex);
+
+  /**
+   * Joins the columns of several ranks: {@code out[row, rank * cols + i] = shards[rank, row, i]}.
+   *
+   * @param shards [ranks, rows, cols]
+   * @param out [rows, ranks * cols]
+   */
+  void joinShards(
+      DeviceBuffer shards, LogitsType type, int ranks, int rows, int cols, DeviceBuffer out);
+
+  /**
+   * Reduces rows of logits to what a caller of prompt logprobs gets: for row r, entry {@code
+   * firstEntry + r} of {@code out} is set. Complete on return. The reduction is a log-softmax in
+   * float32 with the maximum subtracted.
+   *
+   * @param logits [rows, cols] float32
+   * @throws OutOfDeviceMemoryException if the device has no room for the reduction; no entry counts
+   *     as set then, and the caller repeats it on the host
+   */
+  void reduce(DeviceBuffer logits, int rows, int cols, PromptLogprobs out, int firstEntry);
+}

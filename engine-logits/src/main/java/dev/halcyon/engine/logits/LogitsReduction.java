@@ -1,0 +1,88 @@
+package dev.halcyon.engine.logits;
+
+/**
+ * Reduces rows of logits that are already there to prompt logprobs: on the device, in chunks of
+ * bounded scratch memory, each repeated on the host if the device has no room for it.
+ */
+public final class LogitsReduction {
+
+  /** The most float32 scratch that a chunk takes on the device. */
+  public static final long SCRATCH_BYTES = 16L << 20;
+
+  private final LogitsDevice device;
+
+  public LogitsReduction(LogitsDevice device) {
+    this.device = device;
+  }
+
+  /**
+   * Reduces full logits.
+   *
+   * @param out gets an entry for each row
+   */
+  public void reduce(FullLogits logits, PromptLogprobs out) {
+    reduce(logits, 0, logits.rows(), null, out, 0);
+    if (out.target(logits.rows() - 1) == PromptLogprobs.UNKNOWN) {
+      float[] last = new float[logits.vocabSize()];
+      logits.read(logits.rows() - 1, last);
+      out.retainLast(last);
+    }
+  }
+
+  /** The rows of a chunk: as many as fit into the scratch memory, at least one. */
+  static int chunkRows(int vocabSize) {
+    return (int) Math.max(1, SCRATCH_BYTES / FullLogits.bytes(1, vocabSize));
+  }
+
+  /**
+   * Reduces some rows.
+   *
+   * @param scratch float32 rows on the device for rows that don't lie there as such; null to
+   *     allocate them
+   */
+  void reduce(
+      LogitsRows logits,
+      int firstRow,
+      int rows,
+      DeviceBuffer scratch,
+      PromptLogprobs out,
+      int firstEntry) {
+    int chunk =
+        scratch == null
+            ? chunkRows(logits.vocabSize())
+            : (int) (scratch.bytes() / FullLogits.bytes(1, logits.vocabSize()));
+    int done = 0;
+    while (done < rows) {
+      int row = firstRow + done;
+      int count = Math.min(Math.min(chunk, rows - done), logits.contiguous(row));
+      reduceChunk(logits, row, count, scratch, out, firstEntry + done);
+      done += count;
+    }
+  }
+
+  private void reduceChunk(
+      LogitsRows logits, int row, int count, DeviceBuffer scratch, PromptLogprobs out, int entry) {
+    int vocabSize = logits.vocabSize();
+    try {
+      DeviceBuffer there = logits.onDevice(row, count);
+      if (there != null) {
+        device.reduce(there, count, vocabSize, out, entry);
+      } else if (scratch != null) {
+        logits.load(row, count, scratch);
+        device.reduce(scratch, count, vocabSize, out, entry);
+      } else {
+        try (DeviceBuffer own =
+            device.memory().allocate(FullLogits.bytes(count, vocabSize), "logprob reduction")) {
+          logits.load(row, count, own);
+          device.reduce(own, count, vocabSize, out, entry);
+        }
+      }
+    } catch (OutOfDeviceMemoryException e) {
+      float[] values = new float[vocabSize];
+      for (int i = 0; i < count; i++) {
+        logits.read(row + i, values);
+        new RowLogprobs(values).setEntry(out, entry + i);
+      }
+    }
+  }
+}
