@@ -15,6 +15,7 @@ public final class EngineBuilder {
   private int deviceIndex;
   private int threads = Runtime.getRuntime().availableProcessors();
   private long deviceMemoryBytes;
+  private long hostMemoryBytes;
   private int maxBatchSize = 16;
   private int maxBatchTokens = 1024;
   private boolean chunkedPrefill = true;
@@ -70,10 +71,18 @@ public final class EngineBuilder {
    * machine's memory on the CPU.
    */
   public EngineBuilder deviceMemoryBytes(long bytes) {
-    if (bytes < 0) {
-      throw new IllegalArgumentException("deviceMemoryBytes must not be negative, got " + bytes);
-    }
-    this.deviceMemoryBytes = bytes;
+    this.deviceMemoryBytes = notNegative(bytes, "deviceMemoryBytes");
+    return this;
+  }
+
+  /**
+   * Bytes of host memory, outside of the Java heap, for context logits that the device has no room
+   * for; a request that finds no room there either fails alone. Results hold it until they are
+   * closed, after the engine's own close too. Nothing is reserved in advance. Default: 0, a quarter
+   * of the machine's memory.
+   */
+  public EngineBuilder hostMemoryBytes(long bytes) {
+    this.hostMemoryBytes = notNegative(bytes, "hostMemoryBytes");
     return this;
   }
 
@@ -204,6 +213,7 @@ public final class EngineBuilder {
             deviceIndex,
             threads,
             deviceMemoryBytes,
+            hostMemoryBytes,
             maxBatchSize,
             maxBatchTokens,
             chunkedPrefill,
@@ -223,6 +233,13 @@ public final class EngineBuilder {
   private static int atLeast(int least, int value, String name) {
     if (value < least) {
       throw new IllegalArgumentException(name + " must be at least " + least + ", got " + value);
+    }
+    return value;
+  }
+
+  private static long notNegative(long value, String name) {
+    if (value < 0) {
+      throw new IllegalArgumentException(name + " must not be negative, got " + value);
     }
     return value;
   }

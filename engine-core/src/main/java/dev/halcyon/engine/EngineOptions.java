@@ -14,6 +14,7 @@ public record EngineOptions(
     int deviceIndex,
     int threads,
     long deviceMemoryBytes,
+    long hostMemoryBytes,
     int maxBatchSize,
     int maxBatchTokens,
     boolean chunkedPrefill,

@@ -2,6 +2,7 @@ package dev.halcyon.engine.backend;
 
 import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.logits.DeviceMemory;
+import dev.halcyon.engine.logits.LogitsDevice;
 import dev.halcyon.engine.sampling.SampledToken;
 import dev.halcyon.engine.sampling.SamplingRow;
 import java.nio.FloatBuffer;
@@ -14,15 +15,17 @@ import java.util.List;
  * <p>Buffers of activations hold rows of {@link #activationType()} elements, row-major and dense
  * from their start; every operation takes the number of rows that count, and touches no others.
  * Operations take effect in the order in which they are called; {@link #synchronize()} waits for
- * all of them. One thread, the owner, calls a backend. Products accumulate in float32, and a row's
- * result does not depend on the other rows of the batch beyond rounding.
+ * all of them. One thread, the owner, calls a backend, but for what {@link LogitsDevice} allows to
+ * others. A buffer that an operation takes may be a part of another. Products accumulate in
+ * float32, and a row's result does not depend on the other rows of the batch beyond rounding.
  */
-public interface Backend extends AutoCloseable {
+public interface Backend extends LogitsDevice, AutoCloseable {
 
   /** A short name for logs and metrics, such as "cpu". */
   String name();
 
   /** Where buffers come from. */
+  @Override
   DeviceMemory memory();
 
   /** The element type of activation buffers and of the KV cache. */

@@ -178,7 +178,11 @@ public final class OpenModel {
 
     private Backend openBackend() {
       BackendOptions backendOptions =
-          new BackendOptions(options.threads(), options.deviceMemoryBytes(), options.deviceIndex());
+          new BackendOptions(
+              options.threads(),
+              options.deviceMemoryBytes(),
+              options.hostMemoryBytes(),
+              options.deviceIndex());
       return options.backend() == BackendChoice.AUTO
           ? backends.openBest(backendOptions)
           : backends.open(options.backend().name().toLowerCase(Locale.ROOT), backendOptions);

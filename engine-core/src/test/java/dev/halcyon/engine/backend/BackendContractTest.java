@@ -29,6 +29,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 public abstract class BackendContractTest {
 
   private static final long BUDGET = 256L << 20;
+  private static final long HOST_BUDGET = 64L << 20;
 
   private BackendHarness harness;
   private Backend backend;
@@ -41,7 +42,7 @@ public abstract class BackendContractTest {
 
   @BeforeEach
   void openBackend() {
-    backend = open(new BackendOptions(2, BUDGET, 0));
+    backend = open(new BackendOptions(2, BUDGET, HOST_BUDGET, 0));
     harness = new BackendHarness(backend);
   }
 

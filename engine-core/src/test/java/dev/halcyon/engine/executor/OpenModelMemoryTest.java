@@ -58,7 +58,7 @@ class OpenModelMemoryTest {
               .filter(provider -> provider.name().equals("cpu"))
               .findFirst()
               .orElseThrow();
-      opened = cpu.open(new BackendOptions(1, bytes, 0));
+      opened = cpu.open(new BackendOptions(1, bytes, 0, 0));
       return opened;
     }
   }

@@ -41,7 +41,7 @@ final class DecoderHarness implements AutoCloseable {
         .filter(provider -> provider.name().equals("cpu"))
         .findFirst()
         .orElseThrow()
-        .open(new BackendOptions(2, memoryBytes, 0));
+        .open(new BackendOptions(2, memoryBytes, 0, 0));
   }
 
   Decoder decoder() {

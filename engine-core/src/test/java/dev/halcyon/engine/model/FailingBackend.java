@@ -14,7 +14,11 @@ import dev.halcyon.engine.backend.RopeLayout;
 import dev.halcyon.engine.backend.RopeTable;
 import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.logits.DeviceMemory;
+import dev.halcyon.engine.logits.HostBuffer;
+import dev.halcyon.engine.logits.HostMemory;
+import dev.halcyon.engine.logits.LogitsType;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
+import dev.halcyon.engine.logits.PromptLogprobs;
 import dev.halcyon.engine.sampling.SampledToken;
 import dev.halcyon.engine.sampling.SamplingRow;
 import java.nio.FloatBuffer;
@@ -75,6 +79,11 @@ final class FailingBackend implements Backend, DeviceMemory {
     @Override
     public long bytes() {
       return bytes;
+    }
+
+    @Override
+    public DeviceBuffer slice(long offset, long bytes) {
+      throw noCompute();
     }
 
     @Override
@@ -279,6 +288,48 @@ final class FailingBackend implements Backend, DeviceMemory {
 
   @Override
   public void read(DeviceBuffer from, long firstElement, int count, float[] to, int toIndex) {
+    throw noCompute();
+  }
+
+  @Override
+  public HostMemory hostMemory() {
+    throw noCompute();
+  }
+
+  @Override
+  public void toFloat32(DeviceBuffer from, LogitsType type, long count, DeviceBuffer to) {
+    throw noCompute();
+  }
+
+  @Override
+  public void copy(DeviceBuffer from, DeviceBuffer to, long bytes) {
+    throw noCompute();
+  }
+
+  @Override
+  public void download(DeviceBuffer from, long count, HostBuffer to, long toFirst) {
+    throw noCompute();
+  }
+
+  @Override
+  public void write(float[] from, int fromIndex, int count, DeviceBuffer to, long first) {
+    throw noCompute();
+  }
+
+  @Override
+  public void read(
+      DeviceBuffer from, LogitsType type, long first, int count, float[] to, int toIndex) {
+    throw noCompute();
+  }
+
+  @Override
+  public void joinShards(
+      DeviceBuffer shards, LogitsType type, int ranks, int rows, int cols, DeviceBuffer out) {
+    throw noCompute();
+  }
+
+  @Override
+  public void reduce(DeviceBuffer logits, int rows, int cols, PromptLogprobs out, int firstEntry) {
     throw noCompute();
   }
 

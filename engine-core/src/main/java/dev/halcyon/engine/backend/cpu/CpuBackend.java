@@ -1,6 +1,7 @@
 package dev.halcyon.engine.backend.cpu;
 
 import static dev.halcyon.engine.backend.cpu.CpuBuffer.floats;
+import static dev.halcyon.engine.backend.cpu.CpuBuffer.requireApart;
 
 import dev.halcyon.engine.backend.Activation;
 import dev.halcyon.engine.backend.AttentionSpec;
@@ -16,6 +17,9 @@ import dev.halcyon.engine.backend.Matrix;
 import dev.halcyon.engine.backend.RopeLayout;
 import dev.halcyon.engine.backend.RopeTable;
 import dev.halcyon.engine.logits.DeviceBuffer;
+import dev.halcyon.engine.logits.HostBuffer;
+import dev.halcyon.engine.logits.LogitsType;
+import dev.halcyon.engine.logits.PromptLogprobs;
 import dev.halcyon.engine.sampling.SampledToken;
 import dev.halcyon.engine.sampling.SamplingRow;
 import java.nio.FloatBuffer;
@@ -28,6 +32,7 @@ import java.util.List;
 final class CpuBackend implements Backend {
 
   private final CpuMemory memory;
+  private final CpuHostMemory hostMemory;
   private final Kernels kernels;
   private final WorkerPool pool;
   private final Scratch[] scratch;
@@ -37,12 +42,14 @@ final class CpuBackend implements Backend {
   private final RopeOp rope;
   private final AttentionOp attention;
   private final SampleOp sampling;
+  private final LogitsOps logits;
 
   /**
    * @param blas null to do without
    */
   CpuBackend(BackendOptions options, Kernels kernels, Blas blas) {
     this.memory = new CpuMemory(options.memoryBytes());
+    this.hostMemory = new CpuHostMemory(options.hostMemoryBytes());
     this.kernels = kernels;
     this.pool = new WorkerPool(options.threads());
     this.scratch = new Scratch[options.threads()];
@@ -55,6 +62,7 @@ final class CpuBackend implements Backend {
     rope = new RopeOp(pool, scratch);
     attention = new AttentionOp(pool, scratch, kernels);
     sampling = new SampleOp(pool, scratch);
+    logits = new LogitsOps(pool, scratch, kernels);
   }
 
   @Override
@@ -65,6 +73,11 @@ final class CpuBackend implements Backend {
   @Override
   public CpuMemory memory() {
     return memory;
+  }
+
+  @Override
+  public CpuHostMemory hostMemory() {
+    return hostMemory;
   }
 
   @Override
@@ -177,15 +190,15 @@ final class CpuBackend implements Backend {
 
   @Override
   public void linear(DeviceBuffer x, int rows, Matrix weight, Matrix bias, DeviceBuffer out) {
-    if (x == out) {
-      throw new IllegalArgumentException("out must not be x");
-    }
+    long inputs = elements(rows, weight.cols());
+    long outputs = elements(rows, weight.rows());
+    requireApart(x, inputs * Float.BYTES, "x", out, outputs * Float.BYTES);
     linear.run(
-        floats(x, elements(rows, weight.cols()), "x"),
+        floats(x, inputs, "x"),
         rows,
         CpuMatrix.of(weight, "weight"),
         bias == null ? null : CpuMatrix.vector(bias, weight.rows(), "bias"),
-        floats(out, elements(rows, weight.rows()), "out"));
+        floats(out, outputs, "out"));
   }
 
   @Override
@@ -218,18 +231,18 @@ final class CpuBackend implements Backend {
       KvStorage kv,
       int layer,
       DeviceBuffer out) {
-    if (qkv == out) {
-      throw new IllegalArgumentException("out must not be qkv");
-    }
     CpuBatch rows = CpuBatch.of(batch);
     int count = rows.batch().rows();
+    long inputs = elements(count, spec.packedCols());
+    long outputs = elements(count, spec.queryHeads() * spec.headDim());
+    requireApart(qkv, inputs * Float.BYTES, "qkv", out, outputs * Float.BYTES);
     attention.run(
         rows,
-        floats(qkv, elements(count, spec.packedCols()), "qkv"),
+        floats(qkv, inputs, "qkv"),
         spec,
         cache(kv, spec, layer),
         layer,
-        floats(out, elements(count, spec.queryHeads() * spec.headDim()), "out"));
+        floats(out, outputs, "out"));
   }
 
   private static CpuKvStorage cache(KvStorage kv, AttentionSpec spec, int layer) {
@@ -250,24 +263,21 @@ final class CpuBackend implements Backend {
   @Override
   public void gatedActivation(
       DeviceBuffer gateUp, int rows, int inner, Activation activation, DeviceBuffer out) {
-    if (gateUp == out) {
-      throw new IllegalArgumentException("out must not be gateUp");
-    }
+    long outputs = elements(rows, inner);
+    requireApart(gateUp, 2 * outputs * Float.BYTES, "gateUp", out, outputs * Float.BYTES);
     rowOps.gatedActivation(
         floats(gateUp, elements(rows, Math.multiplyExact(2, inner)), "gateUp"),
         rows,
         inner,
         activation,
-        floats(out, elements(rows, inner), "out"));
+        floats(out, outputs, "out"));
   }
 
   @Override
   public void gatherRows(DeviceBuffer x, int cols, int[] indices, int count, DeviceBuffer out) {
-    if (x == out) {
-      throw new IllegalArgumentException("out must not be x");
-    }
-    rowOps.gather(
-        floats(x, 0, "x"), cols, indices, count, floats(out, elements(count, cols), "out"));
+    long outputs = elements(count, cols);
+    requireApart(x, x.bytes(), "x", out, outputs * Float.BYTES);
+    rowOps.gather(floats(x, 0, "x"), cols, indices, count, floats(out, outputs, "out"));
   }
 
   @Override
@@ -290,10 +300,44 @@ final class CpuBackend implements Backend {
 
   @Override
   public void read(DeviceBuffer from, long firstElement, int count, float[] to, int toIndex) {
-    if (firstElement < 0 || count < 0) {
-      throw new IllegalArgumentException("from element " + firstElement + ", count " + count);
-    }
-    floats(from, firstElement + count, "from").get((int) firstElement, to, toIndex, count);
+    logits.read(from, LogitsType.F32, firstElement, count, to, toIndex);
+  }
+
+  @Override
+  public void toFloat32(DeviceBuffer from, LogitsType type, long count, DeviceBuffer to) {
+    logits.toFloat32(from, type, count, to);
+  }
+
+  @Override
+  public void copy(DeviceBuffer from, DeviceBuffer to, long bytes) {
+    logits.copy(from, to, bytes);
+  }
+
+  @Override
+  public void download(DeviceBuffer from, long count, HostBuffer to, long toFirst) {
+    logits.download(from, count, to, toFirst);
+  }
+
+  @Override
+  public void write(float[] from, int fromIndex, int count, DeviceBuffer to, long first) {
+    logits.write(from, fromIndex, count, to, first);
+  }
+
+  @Override
+  public void read(
+      DeviceBuffer from, LogitsType type, long first, int count, float[] to, int toIndex) {
+    logits.read(from, type, first, count, to, toIndex);
+  }
+
+  @Override
+  public void joinShards(
+      DeviceBuffer shards, LogitsType type, int ranks, int rows, int cols, DeviceBuffer out) {
+    logits.joinShards(shards, type, ranks, rows, cols, out);
+  }
+
+  @Override
+  public void reduce(DeviceBuffer from, int rows, int cols, PromptLogprobs out, int firstEntry) {
+    logits.reduce(from, rows, cols, out, firstEntry);
   }
 
   @Override

@@ -1,88 +1,40 @@
 package dev.halcyon.engine.backend.cpu;
 
-import com.sun.management.OperatingSystemMXBean;
 import dev.halcyon.engine.logits.DeviceMemory;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
-import java.lang.management.ManagementFactory;
-import java.util.concurrent.atomic.AtomicLong;
 
-/**
- * Native memory with a budget. The budget counts the sizes of open buffers, whether or not their
- * pages were touched yet.
- */
+/** What stands in for a device's memory: native memory with a budget. */
 final class CpuMemory implements DeviceMemory {
 
-  private final long capacity;
-  private final AtomicLong used = new AtomicLong();
+  private static final int PART_OF_MACHINE = 2;
+
+  private final NativeBudget budget;
 
   /**
    * @param capacity the budget in bytes; 0 for half of the machine's (or container's) physical
    *     memory
    */
   CpuMemory(long capacity) {
-    if (capacity < 0) {
-      throw new IllegalArgumentException("memoryBytes must not be negative, is " + capacity);
-    }
-    this.capacity = capacity == 0 ? physicalBytes() / 2 : capacity;
-  }
-
-  private static long physicalBytes() {
-    return ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class).getTotalMemorySize();
+    this.budget = new NativeBudget(capacity, PART_OF_MACHINE, "memoryBytes");
   }
 
   @Override
   public CpuBuffer allocate(long bytes, String purpose) {
-    if (bytes < 0) {
-      throw new IllegalArgumentException(
-          "bytes must not be negative, is " + bytes + ": " + purpose);
-    }
-    if (bytes > NativeBlock.MAX_BYTES || !reserve(bytes)) {
-      throw outOfMemory(bytes, purpose);
-    }
-    NativeBlock block = null;
-    try {
-      block = NativeBlock.allocate(bytes);
-    } finally {
-      if (block == null) {
-        release(bytes);
-      }
-    }
+    NativeBlock block = budget.allocate(bytes, purpose);
     if (block == null) {
-      throw outOfMemory(bytes, purpose);
+      throw new OutOfDeviceMemoryException(purpose, bytes, budget.available());
     }
-    return new CpuBuffer(this, block, bytes, purpose);
-  }
-
-  private boolean reserve(long bytes) {
-    while (true) {
-      long held = used.get();
-      if (bytes > capacity - held) {
-        return false;
-      }
-      if (used.compareAndSet(held, held + bytes)) {
-        return true;
-      }
-    }
-  }
-
-  private OutOfDeviceMemoryException outOfMemory(long bytes, String purpose) {
-    return new OutOfDeviceMemoryException(
-        purpose, bytes, Math.min(capacity - used.get(), NativeBlock.MAX_BYTES));
-  }
-
-  /** Called once by each buffer, when it is closed. */
-  void release(long bytes) {
-    used.addAndGet(-bytes);
+    return CpuBuffer.of(budget, block, bytes, purpose);
   }
 
   @Override
   public long capacity() {
-    return capacity;
+    return budget.capacity();
   }
 
   @Override
   public long used() {
-    return used.get();
+    return budget.used();
   }
 
   @Override

@@ -51,6 +51,16 @@ interface Kernels {
    */
   float expAndSum(float[] x, int from, int count, float max);
 
+  /** The largest of the first {@code count} elements, at least one; none is NaN. */
+  float max(float[] x, int count);
+
+  /**
+   * The sum of exp(x[i] - max) over the first {@code count} elements, which stay as they are; minus
+   * infinity adds 0. Runs of a few hundred elements are added in float32 at most, these in double
+   * precision, so that the result is within about 1e-6 of itself however long x is.
+   */
+  double sumOfExp(float[] x, int count, float max);
+
   /** x[i] = x[i] * sigmoid(x[i]). */
   void silu(float[] x, int count);
 

@@ -136,6 +136,24 @@ final class ScalarKernels implements Kernels {
   }
 
   @Override
+  public float max(float[] x, int count) {
+    float max = x[0];
+    for (int i = 1; i < count; i++) {
+      max = Math.max(max, x[i]);
+    }
+    return max;
+  }
+
+  @Override
+  public double sumOfExp(float[] x, int count, float max) {
+    double sum = 0;
+    for (int i = 0; i < count; i++) {
+      sum += Math.exp(x[i] - max);
+    }
+    return sum;
+  }
+
+  @Override
   public void silu(float[] x, int count) {
     for (int i = 0; i < count; i++) {
       x[i] = (float) (x[i] / (1 + Math.exp(-x[i])));

@@ -4,6 +4,7 @@ import dev.halcyon.engine.backend.DType;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import jdk.incubator.vector.FloatVector;
+import jdk.incubator.vector.VectorOperators;
 import jdk.incubator.vector.VectorSpecies;
 
 /**
@@ -14,6 +15,9 @@ final class VectorKernels implements Kernels {
 
   private static final VectorSpecies<Float> FLOATS = VectorMemory.FLOATS;
   private static final int LANES = FLOATS.length();
+
+  /** The exponentials that are added in float32. */
+  private static final int EXP_RUN = 256;
 
   private static final float GELU_FACTOR = (float) (2 * Math.sqrt(2 / Math.PI));
   private static final float GELU_CUBIC = 0.044715f;
@@ -170,6 +174,44 @@ final class VectorKernels implements Kernels {
       sum = sum.add(e);
     }
     return VectorSums.sum(sum, new float[VectorSums.ARRAY]);
+  }
+
+  @Override
+  public float max(float[] x, int count) {
+    FloatVector a0 = FloatVector.broadcast(FLOATS, Float.NEGATIVE_INFINITY);
+    FloatVector a1 = a0;
+    int i = 0;
+    for (; i + 2 * LANES <= count; i += 2 * LANES) {
+      a0 = a0.max(FloatVector.fromArray(FLOATS, x, i));
+      a1 = a1.max(FloatVector.fromArray(FLOATS, x, i + LANES));
+    }
+    float max = a0.max(a1).reduceLanes(VectorOperators.MAX);
+    for (; i < count; i++) {
+      max = Math.max(max, x[i]);
+    }
+    return max;
+  }
+
+  @Override
+  public double sumOfExp(float[] x, int count, float max) {
+    double sum = 0;
+    int i = 0;
+    float[] spill = new float[VectorSums.ARRAY];
+    for (; i + EXP_RUN <= count; i += EXP_RUN) {
+      sum += VectorSums.sum(sumOfRun(x, i, max), spill);
+    }
+    for (; i < count; i++) {
+      sum += Math.exp(x[i] - max);
+    }
+    return sum;
+  }
+
+  private static FloatVector sumOfRun(float[] x, int from, float max) {
+    FloatVector sum = FloatVector.zero(FLOATS);
+    for (int i = from; i < from + EXP_RUN; i += LANES) {
+      sum = sum.add(VectorMath.exp(FloatVector.fromArray(FLOATS, x, i).sub(max)));
+    }
+    return sum;
   }
 
   @Override

@@ -24,8 +24,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Results are the same to the bit whatever is computed beside them, and near for other kernels. */
 class CpuNumericsTest {
 
-  private static final BackendOptions ONE_THREAD = new BackendOptions(1, 64L << 20, 0);
-  private static final BackendOptions THREE_THREADS = new BackendOptions(3, 64L << 20, 0);
+  private static final BackendOptions ONE_THREAD = new BackendOptions(1, 64L << 20, 0, 0);
+  private static final BackendOptions THREE_THREADS = new BackendOptions(3, 64L << 20, 0, 0);
 
   private static float[] linear(
       CpuBackend backend, HostTensor tensor, float[] x, int firstRow, int rows) {
