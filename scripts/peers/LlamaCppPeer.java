@@ -8,6 +8,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.stream.IntStream;
 
 /**
  * Times java-llama.cpp. Its setting: BF16 weights from the GGUF, used as they are (the CPU kernels
@@ -17,6 +18,9 @@ import java.util.concurrent.Future;
  * many requests at once from as many threads into that many slots with continuous batching.
  */
 final class LlamaCppPeer {
+
+  /** The vocabulary's tokens of one byte each, as GgufWriter writes it. */
+  private static final List<Integer> BYTE_TOKENS = IntStream.range(3, 259).boxed().toList();
 
   private final Report report;
 
@@ -93,23 +97,31 @@ final class LlamaCppPeer {
     }
   }
 
+  /**
+   * The times at which the tokens of one request came.
+   *
+   * <p>The library sends an output for each token and then one more for the end. A token after which
+   * the text stops in the middle of a character is the exception: its text waits for the next
+   * token, without an output. With random weights such tokens do come, so those that are bytes are
+   * ruled out by a bias of the logits: one addition for each of 256 of the vocabulary's ids, which
+   * is nothing beside a step. What is left is decoded as ever, and one output is one token.
+   */
   private static List<Long> tokens(LlamaModel model, String prompt, int count) {
     InferenceParameters parameters =
         new InferenceParameters(prompt)
             .setTemperature(0)
             .setNPredict(count)
             .setIgnoreEos(true)
+            .disableTokenIds(BYTE_TOKENS)
             .setCachePrompt(false);
     List<Long> times = new ArrayList<>();
     LlamaIterator iterator = model.generate(parameters).iterator();
     while (iterator.hasNext()) {
       iterator.next();
-      times.add(System.nanoTime());
-    }
-    // The end of a request may come as an output of its own. A token may have no text, so text does not
-    // tell.
-    if (times.size() == count + 1) {
-      times.remove(count);
+      // The output after which there is no next one is the end's own.
+      if (iterator.hasNext()) {
+        times.add(System.nanoTime());
+      }
     }
     if (times.size() != count) {
       throw new IllegalStateException("got " + times.size() + " tokens, expected " + count);
