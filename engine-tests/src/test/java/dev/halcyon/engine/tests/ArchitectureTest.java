@@ -41,7 +41,7 @@ class ArchitectureTest {
   private static final Map<String, List<String>> CORE_ARROWS =
       Map.of(
           "kvcache", List.of(),
-          "sampling", List.of(""),
+          "sampling", List.of("", "logits"),
           "backend", List.of("", "sampling", "logits"),
           "backend.cpu", List.of("backend", "sampling", "logits"),
           "weights", List.of("", "backend"),
