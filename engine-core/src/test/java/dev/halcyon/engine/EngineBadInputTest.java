@@ -227,6 +227,16 @@ class EngineBadInputTest {
   }
 
   @Test
+  void memoryBudgetsAreNotNegative() {
+    assertThatThrownBy(() -> Engine.builder().deviceMemoryBytes(-1))
+        .isInstanceOf(IllegalArgumentException.class)
+        .hasMessageContaining("deviceMemoryBytes");
+    assertThatThrownBy(() -> Engine.builder().hostMemoryBytes(-1))
+        .isInstanceOf(IllegalArgumentException.class)
+        .hasMessageContaining("hostMemoryBytes");
+  }
+
+  @Test
   void submitAfterClose() {
     Engine closed = Engine.builder().model(directory.resolve("tiny")).build();
     closed.close();

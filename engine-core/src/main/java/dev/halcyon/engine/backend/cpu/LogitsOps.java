@@ -59,6 +59,7 @@ final class LogitsOps {
   }
 
   void copy(DeviceBuffer from, DeviceBuffer to, long count) {
+    size(count, 1);
     requireApart(from, count, "from", to, count);
     ByteBuffer source = bytes(from, count, 1, "from");
     bytes(to, count, 1, "to").put(0, source, 0, (int) count);
@@ -105,7 +106,9 @@ final class LogitsOps {
     if (ranks < 1 || rows < 0 || cols < 0) {
       throw new IllegalArgumentException("ranks " + ranks + ", rows " + rows + ", cols " + cols);
     }
-    long elements = Math.multiplyExact((long) ranks * rows, cols);
+    // In two steps, so that no product overflows before it is refused.
+    long rowElements = size((long) ranks * cols, type.bytes()) / type.bytes();
+    long elements = rowElements * rows;
     long size = size(elements, type.bytes());
     requireApart(shards, size, "shards", out, size);
     ByteBuffer from = bytes(shards, elements, type.bytes(), "shards");
@@ -127,7 +130,10 @@ final class LogitsOps {
       throw new IllegalArgumentException(
           "rows " + rows + ", cols " + cols + " for the top " + out.topK());
     }
-    Objects.checkFromIndexSize(firstEntry, rows, out.entries());
+    if (firstEntry < 0 || firstEntry > out.entries() - rows) {
+      throw new IllegalArgumentException(
+          rows + " rows from entry " + firstEntry + " of " + out.entries());
+    }
     FloatBuffer values = floats(logits, (long) rows * cols, "logits");
     for (int row = 0; row < rows; row++) {
       if (out.target(firstEntry + row) >= cols) {
@@ -146,19 +152,19 @@ final class LogitsOps {
         });
   }
 
-  /** The size in bytes of elements; negative numbers of them are refused here. */
+  /** The size in bytes of elements; numbers that no buffer holds are refused here. */
   private static long size(long count, int elementBytes) {
-    if (count < 0) {
-      throw new IllegalArgumentException("count must not be negative, is " + count);
+    if (count < 0 || count > NativeBlock.MAX_BYTES / elementBytes) {
+      throw new IllegalArgumentException("No buffer holds " + count + " elements");
     }
-    return Math.multiplyExact(count, elementBytes);
+    return count * elementBytes;
   }
 
-  /** Where a run of elements ends. */
+  /** Where a run of elements ends; places that no buffer has are refused here. */
   private static long end(long first, int count) {
-    if (first < 0 || count < 0) {
+    if (first < 0 || count < 0 || first > NativeBlock.MAX_BYTES) {
       throw new IllegalArgumentException("from element " + first + ", count " + count);
     }
-    return Math.addExact(first, count);
+    return first + count;
   }
 }

@@ -70,6 +70,30 @@ class KernelFunctionsTest {
 
   @ParameterizedTest
   @ValueSource(booleans = {true, false})
+  void maxAndSumOfExpOfAnyCount(boolean vector) {
+    Kernels kernels = KernelChoice.choose(vector);
+    Random random = new Random(2);
+    for (int count = 1; count < 600; count++) {
+      float[] x = new float[count + 1];
+      x[count] = 1e10f;
+      float max = Float.NEGATIVE_INFINITY;
+      for (int i = 0; i < count; i++) {
+        x[i] = i % 7 == 6 ? Float.NEGATIVE_INFINITY : (float) (5 * random.nextGaussian()) - 100;
+        max = Math.max(max, x[i]);
+      }
+      assertThat(kernels.max(x, count)).isEqualTo(max);
+      double sum = 0;
+      for (int i = 0; i < count; i++) {
+        sum += Math.exp((double) x[i] - max);
+      }
+      float[] before = x.clone();
+      assertThat(Math.abs(kernels.sumOfExp(x, count, max) - sum)).isLessThan(1e-6 * sum);
+      assertThat(x).isEqualTo(before);
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {true, false})
   void sumOfSquaresOfAnyCount(boolean vector) {
     Kernels kernels = KernelChoice.choose(vector);
     for (int count = 0; count < 130; count++) {

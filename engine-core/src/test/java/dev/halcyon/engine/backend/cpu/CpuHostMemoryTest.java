@@ -1,0 +1,14 @@
+package dev.halcyon.engine.backend.cpu;
+
+import dev.halcyon.engine.backend.Backend;
+import dev.halcyon.engine.backend.BackendOptions;
+import dev.halcyon.engine.backend.HostMemoryContractTest;
+
+/** The contract, with the kernels that this JVM has. */
+class CpuHostMemoryTest extends HostMemoryContractTest {
+
+  @Override
+  protected Backend open(BackendOptions options) {
+    return new CpuBackend(options, KernelChoice.best(), Blas.load().orElse(null));
+  }
+}

@@ -1,0 +1,14 @@
+package dev.halcyon.engine.backend.cpu;
+
+import dev.halcyon.engine.backend.Backend;
+import dev.halcyon.engine.backend.BackendOptions;
+import dev.halcyon.engine.backend.LogitsDeviceContractTest;
+
+/** The contract, with the kernels that this JVM has. */
+class CpuLogitsDeviceTest extends LogitsDeviceContractTest {
+
+  @Override
+  protected Backend open(BackendOptions options) {
+    return new CpuBackend(options, KernelChoice.best(), Blas.load().orElse(null));
+  }
+}
