@@ -13,6 +13,7 @@ public final class EngineBuilder {
   private boolean defaultModel;
   private BackendChoice backend = BackendChoice.AUTO;
   private int deviceIndex;
+  private DTypeChoice dtype = DTypeChoice.AUTO;
   private int threads = Runtime.getRuntime().availableProcessors();
   private long deviceMemoryBytes;
   private long hostMemoryBytes;
@@ -56,6 +57,15 @@ public final class EngineBuilder {
   /** Which GPU, from 0. Default: 0. Of no meaning on the CPU. */
   public EngineBuilder deviceIndex(int deviceIndex) {
     this.deviceIndex = atLeast(0, deviceIndex, "deviceIndex");
+    return this;
+  }
+
+  /**
+   * The type of activations and of the KV cache. Default: AUTO, the checkpoint's own on a GPU. The
+   * CPU computes in float32 and refuses the half-precision types.
+   */
+  public EngineBuilder dtype(DTypeChoice dtype) {
+    this.dtype = Objects.requireNonNull(dtype, "dtype");
     return this;
   }
 
@@ -211,6 +221,7 @@ public final class EngineBuilder {
             model,
             backend,
             deviceIndex,
+            dtype,
             threads,
             deviceMemoryBytes,
             hostMemoryBytes,

@@ -12,6 +12,7 @@ public record EngineOptions(
     Path model,
     BackendChoice backend,
     int deviceIndex,
+    DTypeChoice dtype,
     int threads,
     long deviceMemoryBytes,
     long hostMemoryBytes,

@@ -242,4 +242,14 @@ class EngineBadInputTest {
     closed.close();
     assertThatThrownBy(() -> closed.generate("a")).isInstanceOf(EngineClosedException.class);
   }
+
+  @Test
+  void halfPrecisionOnTheCpu() {
+    EngineBuilder builder =
+        Engine.builder().model(directory.resolve("tiny")).backend(BackendChoice.CPU);
+    assertThatThrownBy(() -> builder.dtype(DTypeChoice.BF16).build())
+        .isInstanceOf(IllegalArgumentException.class)
+        .hasMessageContainingAll("dtype BF16", "CPU", "F32");
+    builder.dtype(DTypeChoice.F32).build().close();
+  }
 }

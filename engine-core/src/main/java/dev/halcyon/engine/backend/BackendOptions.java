@@ -1,5 +1,7 @@
 package dev.halcyon.engine.backend;
 
+import dev.halcyon.engine.DTypeChoice;
+
 /**
  * What a backend is opened with.
  *
@@ -8,6 +10,29 @@ package dev.halcyon.engine.backend;
  * @param hostMemoryBytes the budget of {@link Backend#hostMemory()}; 0 for a quarter of physical
  *     memory
  * @param deviceIndex which device, from 0; ignored by the CPU
+ * @param dtype the type of activations that was asked for
+ * @param modelType the type of the model's weights, for those that asked for none
  */
 public record BackendOptions(
-    int threads, long memoryBytes, long hostMemoryBytes, int deviceIndex) {}
+    int threads,
+    long memoryBytes,
+    long hostMemoryBytes,
+    int deviceIndex,
+    DTypeChoice dtype,
+    DType modelType) {
+
+  /** Options for a model of float32, with no type of activations asked for. */
+  public BackendOptions(int threads, long memoryBytes, long hostMemoryBytes, int deviceIndex) {
+    this(threads, memoryBytes, hostMemoryBytes, deviceIndex, DTypeChoice.AUTO, DType.F32);
+  }
+
+  /** The type of activations: the one asked for, or else the model's. */
+  public DType activationType() {
+    return switch (dtype) {
+      case AUTO -> modelType;
+      case F32 -> DType.F32;
+      case F16 -> DType.F16;
+      case BF16 -> DType.BF16;
+    };
+  }
+}

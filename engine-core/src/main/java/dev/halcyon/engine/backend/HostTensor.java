@@ -24,6 +24,29 @@ public record HostTensor(
     segments = List.copyOf(segments);
   }
 
+  /**
+   * Checks that the segments hold what the tensor says: backends read them by address.
+   *
+   * @throws IllegalArgumentException if they don't
+   */
+  public void requireComplete() {
+    if (rows < 1 || cols < 1 || rowsPerSegment < 1) {
+      throw new IllegalArgumentException(name + " has the shape [" + rows + ", " + cols + "]");
+    }
+    long left = rows;
+    for (ByteBuffer segment : segments) {
+      long count = Math.min(left, rowsPerSegment);
+      if (!segment.isDirect() || segment.limit() < count * cols * dtype.bytes()) {
+        throw new IllegalArgumentException(
+            name + ": a segment of " + count + " rows must be a direct buffer of as many");
+      }
+      left -= count;
+    }
+    if (left != 0) {
+      throw new IllegalArgumentException(name + ": segments lack " + left + " rows");
+    }
+  }
+
   /** The size of all rows in bytes. */
   public long bytes() {
     return (long) rows * cols * dtype.bytes();

@@ -6,6 +6,7 @@ import dev.halcyon.engine.EngineOptions;
 import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.BackendOptions;
 import dev.halcyon.engine.backend.BackendSelector;
+import dev.halcyon.engine.backend.DType;
 import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.backend.Owned;
 import dev.halcyon.engine.kvcache.KvCacheManager;
@@ -19,6 +20,7 @@ import dev.halcyon.engine.tokenizer.ChatTemplate;
 import dev.halcyon.engine.tokenizer.HuggingFaceTokenizer;
 import dev.halcyon.engine.tokenizer.Tokenizer;
 import dev.halcyon.engine.tokenizer.TokenizerConfig;
+import dev.halcyon.engine.weights.Checkpoint;
 import dev.halcyon.engine.weights.ModelFiles;
 import java.util.Locale;
 import java.util.Optional;
@@ -131,7 +133,7 @@ public final class OpenModel {
               .map(text -> ChatTemplate.parse(text, tokenizerConfig))
               .orElse(null);
       int length = sequenceLength(config);
-      Backend backend = openBackend();
+      Backend backend = openBackend(Checkpoint.open(files).weightType());
       owned.add(backend::close);
       Decoder decoder = loadModel(files, config, backend, length);
       KvStorage kv = allocateKv(config, backend, length);
@@ -176,13 +178,15 @@ public final class OpenModel {
       return asked == null ? limit : asked;
     }
 
-    private Backend openBackend() {
+    private Backend openBackend(DType modelType) {
       BackendOptions backendOptions =
           new BackendOptions(
               options.threads(),
               options.deviceMemoryBytes(),
               options.hostMemoryBytes(),
-              options.deviceIndex());
+              options.deviceIndex(),
+              options.dtype(),
+              modelType);
       return options.backend() == BackendChoice.AUTO
           ? backends.openBest(backendOptions)
           : backends.open(options.backend().name().toLowerCase(Locale.ROOT), backendOptions);

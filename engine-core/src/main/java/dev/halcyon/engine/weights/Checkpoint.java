@@ -116,6 +116,24 @@ public final class Checkpoint {
     return file;
   }
 
+  /** The type that most of the weights, by size, are stored in; F32 if there is none known. */
+  public DType weightType() {
+    DType most = DType.F32;
+    long mostBytes = 0;
+    for (DType type : DType.values()) {
+      long bytes =
+          tensors.values().stream()
+              .filter(tensor -> tensor.type().equals(type.name()))
+              .mapToLong(TensorInfo::bytes)
+              .sum();
+      if (bytes > mostBytes) {
+        most = type;
+        mostBytes = bytes;
+      }
+    }
+    return most;
+  }
+
   /** The names of all tensors. */
   public Set<String> names() {
     return tensors.keySet();

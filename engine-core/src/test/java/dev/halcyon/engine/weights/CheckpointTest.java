@@ -66,6 +66,19 @@ class CheckpointTest {
   }
 
   @Test
+  void theTypeOfMostBytesIsTheWeightsType() {
+    // 6 elements of float16 are 12 bytes, as many as 3 of float32; 7 are more, and I64 is no
+    // weight.
+    new SafetensorsWriter()
+        .tensor("a", "F32", 4, 3)
+        .tensor("b", "F16", 2, 7)
+        .tensor("ids", "I64", 8, 9)
+        .write(single);
+
+    assertThat(open().weightType()).isEqualTo(DType.F16);
+  }
+
+  @Test
   void splitsLargeTensorsAtRows() {
     new SafetensorsWriter().tensor("skip", "F16", 2, 3).tensor("a", "F32", 4, 5, 3).write(single);
 

@@ -1,5 +1,6 @@
 package dev.halcyon.engine.backend.cpu;
 
+import dev.halcyon.engine.DTypeChoice;
 import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.BackendOptions;
 import dev.halcyon.engine.backend.BackendProvider;
@@ -30,6 +31,13 @@ public final class CpuBackendProvider implements BackendProvider {
 
   @Override
   public Backend open(BackendOptions options) {
+    if (options.dtype() != DTypeChoice.AUTO && options.dtype() != DTypeChoice.F32) {
+      throw new IllegalArgumentException(
+          "dtype "
+              + options.dtype()
+              + " was asked for, and the CPU backend computes in F32: leave dtype out, or choose a"
+              + " GPU");
+    }
     return new CpuBackend(options, KernelChoice.best(), Blas.load().orElse(null));
   }
 }

@@ -32,7 +32,7 @@ final class CpuMatrix implements Matrix {
     if (parts.isEmpty()) {
       throw new IllegalArgumentException("parts must not be empty");
     }
-    parts.forEach(CpuMatrix::check);
+    parts.forEach(HostTensor::requireComplete);
     if (parts.stream().allMatch(part -> part.rows() == 1)) {
       return loadVector(parts, kernels);
     }
@@ -82,29 +82,6 @@ final class CpuMatrix implements Matrix {
       slab = Slab.of(DType.F32, 0, 1, size, bytes, kernels);
     }
     return new CpuMatrix(first.name(), 1, size, List.of(slab), vector);
-  }
-
-  /**
-   * Kernels and BLAS read these buffers by address, so their sizes are held to what the tensor
-   * says.
-   */
-  private static void check(HostTensor part) {
-    if (part.rows() < 1 || part.cols() < 1 || part.rowsPerSegment() < 1) {
-      throw new IllegalArgumentException(
-          part.name() + " has the shape [" + part.rows() + ", " + part.cols() + "]");
-    }
-    long left = part.rows();
-    for (ByteBuffer segment : part.segments()) {
-      long rows = Math.min(left, part.rowsPerSegment());
-      if (!segment.isDirect() || segment.limit() < rows * part.cols() * part.dtype().bytes()) {
-        throw new IllegalArgumentException(
-            part.name() + ": a segment of " + rows + " rows must be a direct buffer of as many");
-      }
-      left -= rows;
-    }
-    if (left != 0) {
-      throw new IllegalArgumentException(part.name() + ": segments lack " + left + " rows");
-    }
   }
 
   /** A linear layer's, or an embedding's, weights. */
