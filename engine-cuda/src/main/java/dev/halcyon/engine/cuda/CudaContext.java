@@ -1,0 +1,142 @@
+package dev.halcyon.engine.cuda;
+
+import static org.bytedeco.cuda.global.cudart.cudaStreamCreateWithFlags;
+import static org.bytedeco.cuda.global.cudart.cudaStreamDestroy;
+import static org.bytedeco.cuda.global.cudart.cudaStreamSynchronize;
+
+import dev.halcyon.engine.backend.Owned;
+import java.util.concurrent.locks.ReentrantLock;
+import org.bytedeco.cuda.cudart.CUstream_st;
+import org.bytedeco.cuda.global.cudart;
+
+/**
+ * A device with the streams of one engine on it. All operations go to the compute stream, in the
+ * order in which they are called; weights and what other threads read use streams of their own.
+ *
+ * <p>The owner thread puts its work on the compute stream without a lock. Every other thread takes
+ * the {@link #gate()} to put something there, such as freeing a buffer; capturing a graph holds
+ * that lock, so that nothing foreign gets into the graph.
+ */
+final class CudaContext implements AutoCloseable {
+
+  private final CudaDevice device;
+  private final CUstream_st compute;
+  private final CUstream_st upload;
+  private final CUstream_st readback;
+  private final ReentrantLock gate = new ReentrantLock();
+  private final Owned owned = new Owned();
+  private volatile boolean broken;
+  private volatile boolean closed;
+
+  CudaContext(CudaDevice device) {
+    this.device = device;
+    device.makeCurrent();
+    try {
+      compute = stream();
+      upload = stream();
+      readback = stream();
+    } catch (RuntimeException | Error e) {
+      owned.closeAfter(e);
+      throw e;
+    }
+  }
+
+  private CUstream_st stream() {
+    CUstream_st stream = new CUstream_st();
+    check(cudaStreamCreateWithFlags(stream, cudart.cudaStreamNonBlocking), "creating a stream");
+    owned.add(() -> cudaStreamDestroy(stream));
+    return stream;
+  }
+
+  CudaDevice device() {
+    return device;
+  }
+
+  /** Where operations run. */
+  CUstream_st compute() {
+    return compute;
+  }
+
+  /** Where weights are copied to the device. */
+  CUstream_st upload() {
+    return upload;
+  }
+
+  /** Where results are copied to the host. */
+  CUstream_st readback() {
+    return readback;
+  }
+
+  /** Held by whoever captures a graph, and by threads other than the owner that use its stream. */
+  ReentrantLock gate() {
+    return gate;
+  }
+
+  /** Makes this thread's calls go to the device. Cheap; every entry from outside begins with it. */
+  void enter() {
+    int code = cudart.cudaSetDevice(device.index());
+    if (code != 0) {
+      check(code, "choosing GPU " + device.index());
+    }
+  }
+
+  /**
+   * Checks what a function of the runtime or the driver returned.
+   *
+   * @throws CudaException unless it is success
+   */
+  void check(int code, String what) {
+    if (code != 0) {
+      CudaException failure = CudaErrors.failure(code, what);
+      broken |= failure.sticky();
+      throw failure;
+    }
+  }
+
+  /** Whether the device has lost its state: frees are of no use then, and their errors no news. */
+  boolean broken() {
+    return broken;
+  }
+
+  /** Whether the streams are gone: buffers that live longer are freed without them. */
+  boolean closed() {
+    return closed;
+  }
+
+  /** Waits for the compute stream. What went wrong in kernels shows here at the latest. */
+  void synchronize() {
+    check(cudaStreamSynchronize(compute), "computing");
+  }
+
+  /** Waits for all streams, whatever became of their work; nothing once they are closed. */
+  void drain() {
+    gate.lock();
+    try {
+      if (!closed) {
+        cudart.cudaSetDevice(device.index());
+        for (CUstream_st stream : new CUstream_st[] {compute, upload, readback}) {
+          cudaStreamSynchronize(stream);
+        }
+        cudart.cudaGetLastError();
+      }
+    } finally {
+      gate.unlock();
+    }
+  }
+
+  /** Waits for what is under way, then lets go of the streams; closing twice is harmless. */
+  @Override
+  public void close() {
+    gate.lock();
+    try {
+      if (!closed) {
+        drain();
+        closed = true;
+        owned.close();
+        cudart.cudaGetLastError();
+      }
+    } finally {
+      gate.unlock();
+    }
+  }
+}

@@ -1,0 +1,109 @@
+package dev.halcyon.engine.cuda;
+
+import static org.bytedeco.cuda.global.cublas.cublasLtCreate;
+import static org.bytedeco.cuda.global.cublas.cublasLtDestroy;
+import static org.bytedeco.cuda.global.cublas.cublasLtMatmul;
+
+import dev.halcyon.engine.backend.DType;
+import dev.halcyon.engine.backend.Owned;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.bytedeco.cuda.cublas.cublasLtContext;
+import org.bytedeco.javacpp.FloatPointer;
+
+/**
+ * out[row, o] = sum over i of x[row, i] * weight[o, i], plus bias[o], with one element type for all
+ * of them and float32 sums. float32 operands are multiplied in float32, without TF32.
+ */
+final class Gemm implements AutoCloseable {
+
+  /** What cuBLAS may use to split sums; its advice for Hopper. */
+  static final long WORKSPACE_BYTES = 32L << 20;
+
+  private static final int MAX_PLANS = 4096;
+
+  private final CudaContext context;
+  private final Owned owned = new Owned();
+  private final cublasLtContext handle = new cublasLtContext();
+  private final CudaBuffer workspace;
+  private final FloatPointer one = new FloatPointer(1f);
+  private final FloatPointer zero = new FloatPointer(0f);
+  private final DevicePointer a = new DevicePointer();
+  private final DevicePointer b = new DevicePointer();
+  private final DevicePointer d = new DevicePointer();
+  private final DevicePointer scratch;
+  private final Map<Shape, GemmPlan> plans = new LinkedHashMap<>(64, 0.75f, true);
+
+  /**
+   * What a plan is made for.
+   *
+   * @param type of x, weight, bias and out
+   * @param biased whether there is a bias
+   * @param alignment the bytes that all addresses are multiples of, at most 16
+   */
+  record Shape(int rows, int in, int out, DType type, boolean biased, int alignment) {}
+
+  Gemm(CudaContext context, CudaMemory memory) {
+    this.context = context;
+    try {
+      GemmPlan.check(cublasLtCreate(handle), "starting cuBLASLt");
+      owned.add(() -> cublasLtDestroy(handle));
+      workspace = memory.allocateOwn(WORKSPACE_BYTES, "workspace of cuBLAS");
+      owned.add(workspace::close);
+      scratch = new DevicePointer(workspace.address());
+    } catch (RuntimeException | Error e) {
+      owned.closeAfter(e);
+      throw e;
+    }
+  }
+
+  /**
+   * @param bias the address of a bias of the weight's type; 0 for none
+   */
+  void run(long x, int rows, CudaMatrix weight, long bias, long out) {
+    int alignment = (int) Math.min(16, Long.lowestOneBit(x | weight.address() | bias | out | 16));
+    Shape shape =
+        new Shape(rows, weight.cols(), weight.rows(), weight.resident(), bias != 0, alignment);
+    GemmPlan plan = plan(shape);
+    plan.bias(bias);
+    GemmPlan.check(
+        cublasLtMatmul(
+            handle,
+            plan.operation(),
+            one,
+            a.at(weight.address()),
+            plan.weight(),
+            b.at(x),
+            plan.input(),
+            zero,
+            d.at(out),
+            plan.output(),
+            d,
+            plan.output(),
+            plan.algorithm(),
+            scratch,
+            WORKSPACE_BYTES,
+            context.compute()),
+        "multiplying " + shape);
+  }
+
+  private GemmPlan plan(Shape shape) {
+    GemmPlan plan = plans.get(shape);
+    if (plan == null) {
+      if (plans.size() >= MAX_PLANS) {
+        Shape eldest = plans.keySet().iterator().next();
+        plans.remove(eldest).close();
+      }
+      plan = GemmPlan.of(handle, shape);
+      plans.put(shape, plan);
+    }
+    return plan;
+  }
+
+  @Override
+  public void close() {
+    plans.values().forEach(GemmPlan::close);
+    plans.clear();
+    owned.close();
+  }
+}

@@ -1,0 +1,214 @@
+package dev.halcyon.engine.cuda;
+
+import static org.bytedeco.cuda.global.cublas.cublasLtMatmulAlgoGetHeuristic;
+import static org.bytedeco.cuda.global.cublas.cublasLtMatmulDescCreate;
+import static org.bytedeco.cuda.global.cublas.cublasLtMatmulDescDestroy;
+import static org.bytedeco.cuda.global.cublas.cublasLtMatmulDescSetAttribute;
+import static org.bytedeco.cuda.global.cublas.cublasLtMatmulPreferenceCreate;
+import static org.bytedeco.cuda.global.cublas.cublasLtMatmulPreferenceDestroy;
+import static org.bytedeco.cuda.global.cublas.cublasLtMatmulPreferenceSetAttribute;
+import static org.bytedeco.cuda.global.cublas.cublasLtMatrixLayoutCreate;
+import static org.bytedeco.cuda.global.cublas.cublasLtMatrixLayoutDestroy;
+
+import dev.halcyon.engine.backend.DType;
+import dev.halcyon.engine.backend.Owned;
+import dev.halcyon.engine.cuda.Gemm.Shape;
+import org.bytedeco.cuda.cublas.cublasLtContext;
+import org.bytedeco.cuda.cublas.cublasLtMatmulAlgo_t;
+import org.bytedeco.cuda.cublas.cublasLtMatmulDescOpaque_t;
+import org.bytedeco.cuda.cublas.cublasLtMatmulHeuristicResult_t;
+import org.bytedeco.cuda.cublas.cublasLtMatmulPreferenceOpaque_t;
+import org.bytedeco.cuda.cublas.cublasLtMatrixLayoutOpaque_t;
+import org.bytedeco.cuda.global.cublas;
+import org.bytedeco.cuda.global.cudart;
+import org.bytedeco.javacpp.IntPointer;
+import org.bytedeco.javacpp.LongPointer;
+import org.bytedeco.javacpp.Pointer;
+import org.bytedeco.javacpp.PointerPointer;
+
+/**
+ * How cuBLASLt computes one shape. Its matrices are column-major, so it is asked for the transpose:
+ * out' [out, rows] = weight [in, out]' * x' [in, rows].
+ */
+final class GemmPlan implements AutoCloseable {
+
+  private final Owned owned;
+  private final cublasLtMatmulDescOpaque_t operation;
+  private final cublasLtMatrixLayoutOpaque_t weight;
+  private final cublasLtMatrixLayoutOpaque_t input;
+  private final cublasLtMatrixLayoutOpaque_t output;
+  private final cublasLtMatmulHeuristicResult_t choice;
+  private final LongPointer biasAddress;
+  private long bias;
+
+  private GemmPlan(cublasLtContext handle, Shape shape, Owned owned) {
+    this.owned = owned;
+    biasAddress = kept(new LongPointer(1));
+    operation = operation(shape);
+    weight = layout(shape.type(), shape.in(), shape.out());
+    input = layout(shape.type(), shape.in(), shape.rows());
+    output = layout(shape.type(), shape.out(), shape.rows());
+    choice = kept(new cublasLtMatmulHeuristicResult_t());
+    choose(handle, shape);
+  }
+
+  static GemmPlan of(cublasLtContext handle, Shape shape) {
+    Owned owned = new Owned();
+    try {
+      return new GemmPlan(handle, shape, owned);
+    } catch (RuntimeException | Error e) {
+      owned.closeAfter(e);
+      throw e;
+    }
+  }
+
+  private <T extends Pointer> T kept(T pointer) {
+    owned.add(pointer::close);
+    return pointer;
+  }
+
+  private cublasLtMatmulDescOpaque_t operation(Shape shape) {
+    try (PointerPointer<Pointer> made = new PointerPointer<>(1)) {
+      check(
+          cublasLtMatmulDescCreate(made, cublas.CUBLAS_COMPUTE_32F, cudart.CUDA_R_32F),
+          "describing " + shape);
+      cublasLtMatmulDescOpaque_t created = new cublasLtMatmulDescOpaque_t(made.get());
+      owned.add(() -> cublasLtMatmulDescDestroy(created));
+      set(created, cublas.CUBLASLT_MATMUL_DESC_TRANSA, cublas.CUBLAS_OP_T);
+      if (shape.biased()) {
+        set(created, cublas.CUBLASLT_MATMUL_DESC_EPILOGUE, cublas.CUBLASLT_EPILOGUE_BIAS);
+        // Until there is an address, one that is as aligned as any.
+        bias(created, 256);
+      }
+      return created;
+    }
+  }
+
+  private static void set(cublasLtMatmulDescOpaque_t operation, int attribute, int value) {
+    try (IntPointer pointer = new IntPointer(1)) {
+      pointer.put(value);
+      check(
+          cublasLtMatmulDescSetAttribute(operation, attribute, pointer, Integer.BYTES),
+          "describing a product");
+    }
+  }
+
+  private void bias(cublasLtMatmulDescOpaque_t described, long address) {
+    biasAddress.put(address);
+    check(
+        cublasLtMatmulDescSetAttribute(
+            described, cublas.CUBLASLT_MATMUL_DESC_BIAS_POINTER, biasAddress, Long.BYTES),
+        "describing a product");
+    bias = address;
+  }
+
+  /** The bias of the next product; 0 where the shape has none. */
+  void bias(long address) {
+    if (address != bias) {
+      bias(operation, address);
+    }
+  }
+
+  private cublasLtMatrixLayoutOpaque_t layout(DType type, int rows, int cols) {
+    try (PointerPointer<Pointer> made = new PointerPointer<>(1)) {
+      check(
+          cublasLtMatrixLayoutCreate(made, number(type), rows, cols, rows), "describing a matrix");
+      cublasLtMatrixLayoutOpaque_t created = new cublasLtMatrixLayoutOpaque_t(made.get());
+      owned.add(() -> cublasLtMatrixLayoutDestroy(created));
+      return created;
+    }
+  }
+
+  private static int number(DType type) {
+    return switch (type) {
+      case F32 -> cudart.CUDA_R_32F;
+      case F16 -> cudart.CUDA_R_16F;
+      case BF16 -> cudart.CUDA_R_16BF;
+    };
+  }
+
+  private void choose(cublasLtContext handle, Shape shape) {
+    try (PointerPointer<Pointer> made = new PointerPointer<>(1);
+        IntPointer found = new IntPointer(1)) {
+      check(cublasLtMatmulPreferenceCreate(made), "choosing for " + shape);
+      cublasLtMatmulPreferenceOpaque_t preference =
+          new cublasLtMatmulPreferenceOpaque_t(made.get());
+      try {
+        prefer(preference, shape);
+        found.put(0);
+        int code =
+            cublasLtMatmulAlgoGetHeuristic(
+                handle, operation, weight, input, output, output, preference, 1, choice, found);
+        check(code, "choosing an algorithm for " + shape);
+        if (found.get() < 1) {
+          throw new CudaException("cuBLASLt has no algorithm for " + shape, 0, false);
+        }
+      } finally {
+        cublasLtMatmulPreferenceDestroy(preference);
+      }
+    }
+  }
+
+  private static void prefer(cublasLtMatmulPreferenceOpaque_t preference, Shape shape) {
+    try (LongPointer bytes = new LongPointer(1);
+        IntPointer value = new IntPointer(1)) {
+      bytes.put(Gemm.WORKSPACE_BYTES);
+      check(
+          cublasLtMatmulPreferenceSetAttribute(
+              preference, cublas.CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes, Long.BYTES),
+          "choosing an algorithm");
+      // Parts of a split sum are added in float32, never in the output's type.
+      value.put(
+          cublas.CUBLASLT_REDUCTION_SCHEME_INPLACE | cublas.CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+      set(preference, cublas.CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, value);
+      value.put(shape.alignment());
+      set(preference, cublas.CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, value);
+      set(preference, cublas.CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, value);
+      set(preference, cublas.CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, value);
+      set(preference, cublas.CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, value);
+    }
+  }
+
+  private static void set(
+      cublasLtMatmulPreferenceOpaque_t preference, int attribute, IntPointer value) {
+    check(
+        cublasLtMatmulPreferenceSetAttribute(preference, attribute, value, Integer.BYTES),
+        "choosing an algorithm");
+  }
+
+  /**
+   * Checks what a function of cuBLAS returned.
+   *
+   * @throws CudaException unless it is success
+   */
+  static void check(int code, String what) {
+    if (code != 0) {
+      throw new CudaException(what + " failed: cuBLAS status " + code, code, false);
+    }
+  }
+
+  cublasLtMatmulDescOpaque_t operation() {
+    return operation;
+  }
+
+  cublasLtMatrixLayoutOpaque_t weight() {
+    return weight;
+  }
+
+  cublasLtMatrixLayoutOpaque_t input() {
+    return input;
+  }
+
+  cublasLtMatrixLayoutOpaque_t output() {
+    return output;
+  }
+
+  cublasLtMatmulAlgo_t algorithm() {
+    return choice.algo();
+  }
+
+  @Override
+  public void close() {
+    owned.close();
+  }
+}

@@ -1,0 +1,39 @@
+package dev.halcyon.engine.cuda;
+
+import static org.bytedeco.cuda.global.cudart.cuFuncSetAttribute;
+
+import org.bytedeco.cuda.cudart.CUfunc_st;
+import org.bytedeco.cuda.global.cudart;
+
+/** A function of a loaded module. */
+final class Kernel {
+
+  private static final int SHARED_WITHOUT_ASKING = 48 << 10;
+
+  private final String name;
+  private final CUfunc_st function;
+
+  Kernel(String name, CUfunc_st function) {
+    this.name = name;
+    this.function = function;
+  }
+
+  String name() {
+    return name;
+  }
+
+  CUfunc_st function() {
+    return function;
+  }
+
+  /** Lets launches use up to this much dynamic shared memory, where it is more than 48 KiB. */
+  Kernel allowShared(CudaContext context, int bytes) {
+    if (bytes > SHARED_WITHOUT_ASKING) {
+      context.check(
+          cuFuncSetAttribute(
+              function, cudart.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
+          "giving " + name + " " + bytes + " bytes of shared memory");
+    }
+    return this;
+  }
+}

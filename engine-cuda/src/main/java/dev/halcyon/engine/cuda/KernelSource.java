@@ -1,0 +1,46 @@
+package dev.halcyon.engine.cuda;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+
+/** The .cu resources. All of them are compiled when a backend is opened. */
+enum KernelSource {
+  ROWS("rows.cu"),
+  NORMS("norms.cu"),
+  CONVERT("convert.cu");
+
+  /** What every source includes. */
+  static final String HEADER = "halcyon.cuh";
+
+  private final String file;
+
+  KernelSource(String file) {
+    this.file = file;
+  }
+
+  /** The resource's name. */
+  String file() {
+    return file;
+  }
+
+  String text() {
+    return read(file);
+  }
+
+  static String header() {
+    return read(HEADER);
+  }
+
+  private static String read(String file) {
+    try (InputStream in = KernelSource.class.getResourceAsStream("kernels/" + file)) {
+      if (in == null) {
+        throw new IllegalStateException("The resource kernels/" + file + " is missing");
+      }
+      return new String(in.readAllBytes(), StandardCharsets.UTF_8);
+    } catch (IOException e) {
+      throw new UncheckedIOException("Reading the resource kernels/" + file, e);
+    }
+  }
+}
