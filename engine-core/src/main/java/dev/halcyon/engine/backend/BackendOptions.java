@@ -26,6 +26,11 @@ public record BackendOptions(
     this(threads, memoryBytes, hostMemoryBytes, deviceIndex, DTypeChoice.AUTO, DType.F32);
   }
 
+  /** Whether activations may have a type: the one asked for, or any if none was. */
+  public boolean allows(DType type) {
+    return dtype == DTypeChoice.AUTO || activationType() == type;
+  }
+
   /** The type of activations: the one asked for, or else the model's. */
   public DType activationType() {
     return switch (dtype) {

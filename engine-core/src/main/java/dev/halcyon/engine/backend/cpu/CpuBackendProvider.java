@@ -1,9 +1,9 @@
 package dev.halcyon.engine.backend.cpu;
 
-import dev.halcyon.engine.DTypeChoice;
 import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.BackendOptions;
 import dev.halcyon.engine.backend.BackendProvider;
+import dev.halcyon.engine.backend.DType;
 import java.nio.ByteOrder;
 import java.util.Optional;
 
@@ -31,7 +31,7 @@ public final class CpuBackendProvider implements BackendProvider {
 
   @Override
   public Backend open(BackendOptions options) {
-    if (options.dtype() != DTypeChoice.AUTO && options.dtype() != DTypeChoice.F32) {
+    if (!options.allows(DType.F32)) {
       throw new IllegalArgumentException(
           "dtype "
               + options.dtype()
