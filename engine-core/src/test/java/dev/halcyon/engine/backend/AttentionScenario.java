@@ -56,7 +56,7 @@ public final class AttentionScenario {
       for (int i = 0; i < tables[s].length; i++) {
         tables[s][i] = free.remove(free.size() - 1);
       }
-      packed[s] = TestTensors.random(DType.F32, lengths[s] * spec.packedCols(), 1, random);
+      packed[s] = harness.random(lengths[s] * spec.packedCols(), 1, random);
     }
   }
 

@@ -3,12 +3,14 @@ package dev.halcyon.engine.backend;
 import dev.halcyon.engine.logits.DeviceBuffer;
 import java.nio.FloatBuffer;
 import java.util.List;
+import java.util.Random;
 import java.util.stream.IntStream;
 
 /** What tests need around a backend: filling and reading buffers with its own operations. */
 public final class BackendHarness implements AutoCloseable {
 
-  public static final float POISON = 12345f;
+  /** Exact in every type: 3 * 2^12. */
+  public static final float POISON = 12288f;
 
   private final Backend backend;
 
@@ -18,6 +20,19 @@ public final class BackendHarness implements AutoCloseable {
 
   public Backend backend() {
     return backend;
+  }
+
+  /** Values of a normal distribution that activations are exact in. */
+  public float[] random(int count, double deviation, Random random) {
+    return TestTensors.random(backend.activationType(), count, deviation, random);
+  }
+
+  /** Rounds values, in place, to what activations are exact in. */
+  public float[] rounded(float[] values) {
+    for (int i = 0; i < values.length; i++) {
+      values[i] = TestTensors.round(backend.activationType(), values[i]);
+    }
+    return values;
   }
 
   /** A buffer of [rows, cols], filled by embedding the rows of a table that holds the values. */

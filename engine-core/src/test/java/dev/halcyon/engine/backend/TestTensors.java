@@ -48,7 +48,8 @@ public final class TestTensors {
     return new HostTensor("test.weight", type, rows, cols, rowsPerSegment, segments);
   }
 
-  private static float round(DType type, float value) {
+  /** A value as the type holds it, cut off towards zero. */
+  public static float round(DType type, float value) {
     return switch (type) {
       case F32 -> value;
       case BF16 -> Float.intBitsToFloat(Float.floatToRawIntBits(value) & 0xffff0000);

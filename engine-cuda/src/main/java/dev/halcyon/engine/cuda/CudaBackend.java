@@ -335,6 +335,7 @@ final class CudaBackend implements Backend {
     context.enter();
     long source = CudaBuffer.address(from, count, type.bytes(), "from");
     long target = CudaBuffer.address(to, count, Float.BYTES, "to");
+    // Not before the sizes are known to be possible.
     requireApart(from, count * type.bytes(), "from", to, count * Float.BYTES);
     switch (type) {
       case F32 -> transfers.copy(source, target, count * Float.BYTES);
@@ -346,9 +347,10 @@ final class CudaBackend implements Backend {
   @Override
   public void copy(DeviceBuffer from, DeviceBuffer to, long bytes) {
     context.enter();
+    long source = CudaBuffer.address(from, bytes, 1, "from");
+    long target = CudaBuffer.address(to, bytes, 1, "to");
     requireApart(from, bytes, "from", to, bytes);
-    transfers.copy(
-        CudaBuffer.address(from, bytes, 1, "from"), CudaBuffer.address(to, bytes, 1, "to"), bytes);
+    transfers.copy(source, target, bytes);
   }
 
   @Override
@@ -381,15 +383,17 @@ final class CudaBackend implements Backend {
       throw new IllegalArgumentException("ranks " + ranks + ", rows " + rows + ", cols " + cols);
     }
     context.enter();
-    long elements = Math.multiplyExact((long) ranks * rows, cols);
-    long size = Math.multiplyExact(elements, type.bytes());
-    requireApart(shards, size, "shards", out, size);
-    transfers.joinShards(
-        CudaBuffer.address(shards, elements, type.bytes(), "shards"),
-        ranks,
-        rows,
-        (long) cols * type.bytes(),
-        CudaBuffer.address(out, elements, type.bytes(), "out"));
+    // In elements of whole columns, so that no product overflows before it is refused.
+    long row = (long) ranks * cols * type.bytes();
+    if (rows > 0 && row > shards.bytes() / rows) {
+      throw new IllegalArgumentException(
+          "shards " + shards + " is too small for " + rows + " rows of " + row + " bytes");
+    }
+    long elements = (long) ranks * cols * rows;
+    long from = CudaBuffer.address(shards, elements, type.bytes(), "shards");
+    long to = CudaBuffer.address(out, elements, type.bytes(), "out");
+    requireApart(shards, row * rows, "shards", out, row * rows);
+    transfers.joinShards(from, ranks, rows, (long) cols * type.bytes(), to);
   }
 
   @Override
@@ -437,9 +441,9 @@ final class CudaBackend implements Backend {
 
   /** Where a run of elements ends. */
   private static long end(long first, int count) {
-    if (first < 0 || count < 0) {
+    if (first < 0 || count < 0 || first > Long.MAX_VALUE - count) {
       throw new IllegalArgumentException("from element " + first + ", count " + count);
     }
-    return Math.addExact(first, count);
+    return first + count;
   }
 }

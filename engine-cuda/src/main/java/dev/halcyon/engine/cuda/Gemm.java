@@ -61,7 +61,7 @@ final class Gemm implements AutoCloseable {
    * @param bias the address of a bias of the weight's type; 0 for none
    */
   void run(long x, int rows, CudaMatrix weight, long bias, long out) {
-    int alignment = (int) Math.min(16, Long.lowestOneBit(x | weight.address() | bias | out | 16));
+    int alignment = alignment(weight, x | weight.address() | bias | out);
     Shape shape =
         new Shape(rows, weight.cols(), weight.rows(), weight.resident(), bias != 0, alignment);
     GemmPlan plan = plan(shape);
@@ -85,6 +85,16 @@ final class Gemm implements AutoCloseable {
             WORKSPACE_BYTES,
             context.compute()),
         "multiplying " + shape);
+  }
+
+  /**
+   * What all rows are aligned to. It goes by the length of rows before addresses, so that rows get
+   * the same algorithm, and so the same sums, wherever in a buffer they lie.
+   */
+  private static int alignment(CudaMatrix weight, long addresses) {
+    long in = (long) weight.cols() * weight.resident().bytes();
+    long out = (long) weight.rows() * weight.resident().bytes();
+    return (int) Long.lowestOneBit(in | out | addresses | 16);
   }
 
   private GemmPlan plan(Shape shape) {

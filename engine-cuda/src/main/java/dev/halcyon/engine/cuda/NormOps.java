@@ -6,6 +6,10 @@ import dev.halcyon.engine.backend.DType;
 final class NormOps {
 
   private static final int MAX_THREADS = 512;
+
+  /** As norms.cu's KEPT. */
+  private static final int KEPT_GROUPS = 4;
+
   private static final int HEAD_THREADS = 128;
   private static final int WARP = 32;
 
@@ -104,7 +108,8 @@ final class NormOps {
         .run(Math.toIntExact((warps * WARP + HEAD_THREADS - 1) / HEAD_THREADS), HEAD_THREADS);
   }
 
+  /** As few as keep the row in registers: each then has several loads under way. */
   private int threads(int cols) {
-    return Math.min(MAX_THREADS, Groups.wholeWarps(Groups.ceilDiv(cols, group)));
+    return Math.min(MAX_THREADS, Groups.wholeWarps(Groups.ceilDiv(cols, group * KEPT_GROUPS)));
   }
 }

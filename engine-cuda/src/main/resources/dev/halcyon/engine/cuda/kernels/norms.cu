@@ -55,6 +55,27 @@ __device__ __forceinline__ float squares(const float (&v)[GROUP]) {
   return sum;
 }
 
+__device__ __forceinline__ float total(const float (&v)[GROUP]) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int j = 0; j < GROUP; j++) {
+    sum += v[j];
+  }
+  return sum;
+}
+
+// Of a ragged row the elements beyond its end don't count.
+__device__ __forceinline__ float squaresAround(
+    const Row& row, i64 col, const float (&v)[GROUP], float mean) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int j = 0; j < GROUP; j++) {
+    float d = v[j] - mean;
+    sum += col + j < row.cols ? d * d : 0.0f;
+  }
+  return sum;
+}
+
 template <typename W, bool ADD>
 __device__ __forceinline__ void rmsNormRow(
     Act* x, const Act* delta, const W* weight, float weightOffset, float eps, int cols, Act* out) {
@@ -101,35 +122,30 @@ __device__ __forceinline__ void layerNormRow(
   Row row{cols, cols % GROUP == 0 && aligned16(x) && aligned16(out) && aligned16(weight)};
   float kept[KEPT][GROUP];
   float sum = 0.0f;
-  for (int g = 0; row.first(g) < cols; g++) {
+#pragma unroll
+  for (int g = 0; g < KEPT; g++) {
+    if (row.first(g) < cols) {
+      loadGroup(x, row.first(g), cols, row.whole, kept[g]);
+      sum += total(kept[g]);
+    }
+  }
+  for (int g = KEPT; row.first(g) < cols; g++) {
     float v[GROUP];
     loadGroup(x, row.first(g), cols, row.whole, v);
-#pragma unroll
-    for (int j = 0; j < GROUP; j++) {
-      sum += v[j];
-    }
+    sum += total(v);
   }
   float mean = blockSum(sum) / cols;
   float spread = 0.0f;
 #pragma unroll
   for (int g = 0; g < KEPT; g++) {
     if (row.first(g) < cols) {
-      loadGroup(x, row.first(g), cols, row.whole, kept[g]);
-#pragma unroll
-      for (int j = 0; j < GROUP; j++) {
-        float d = kept[g][j] - mean;
-        spread += row.first(g) + j < cols ? d * d : 0.0f;
-      }
+      spread += squaresAround(row, row.first(g), kept[g], mean);
     }
   }
   for (int g = KEPT; row.first(g) < cols; g++) {
     float v[GROUP];
     loadGroup(x, row.first(g), cols, row.whole, v);
-#pragma unroll
-    for (int j = 0; j < GROUP; j++) {
-      float d = v[j] - mean;
-      spread += row.first(g) + j < cols ? d * d : 0.0f;
-    }
+    spread += squaresAround(row, row.first(g), v, mean);
   }
   float factor = rsqrtf(blockSum(spread) / cols + eps);
 #pragma unroll

@@ -94,13 +94,15 @@ struct Silu {
 };
 
 struct Gelu {
-  __device__ static float apply(float x) { return 0.5f * x * (1.0f + erff(x * 0.70710678f)); }
+  // erfc keeps its precision far down the left tail, where 1 + erf has none.
+  __device__ static float apply(float x) { return 0.5f * x * erfcf(x * -0.70710678f); }
 };
 
 struct GeluTanh {
   __device__ static float apply(float x) {
-    float inner = 0.79788456f * (x + 0.044715f * x * x * x);
-    return 0.5f * x * (1.0f + tanhf(inner));
+    // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)), which keeps its precision where tanh is near -1.
+    float u = 0.79788456f * (x + 0.044715f * x * x * x);
+    return x / (1.0f + expf(-2.0f * u));
   }
 };
 
