@@ -37,6 +37,7 @@ public final class EngineMeterBinder implements MeterBinder {
     gauge(registry, "kv.blocks.free", EngineMetrics::freeBlocks);
     gauge(registry, "tokens.per.second", EngineMetrics::tokensPerSecond);
     gauge(registry, "device.memory.used", EngineMetrics::deviceMemoryUsed);
+    gauge(registry, "host.memory.used", EngineMetrics::hostMemoryUsed);
     counter(registry, "steps", tags, EngineMetrics::steps);
     counter(registry, "tokens.prompt", tags, EngineMetrics::promptTokens);
     counter(registry, "tokens.reused", tags, EngineMetrics::reusedTokens);

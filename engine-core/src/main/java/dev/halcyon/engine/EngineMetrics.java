@@ -17,7 +17,8 @@ import java.util.Map;
  * @param tokensPerSecond tokens sampled per second of stepping, over about the last ten seconds of
  *     it
  * @param finished ended outputs by reason
- * @param deviceMemoryUsed bytes of device memory in use
+ * @param deviceMemoryUsed bytes of device memory in use, results that lie there included
+ * @param hostMemoryUsed bytes of host memory held by results that the device had no room for
  */
 public record EngineMetrics(
     int runningSequences,
@@ -31,7 +32,8 @@ public record EngineMetrics(
     long pauses,
     double tokensPerSecond,
     Map<FinishReason, Long> finished,
-    long deviceMemoryUsed) {
+    long deviceMemoryUsed,
+    long hostMemoryUsed) {
 
   public EngineMetrics {
     finished = Map.copyOf(finished);

@@ -17,6 +17,7 @@ public final class GenerationRequest {
   private final String cacheSalt;
   private final int priority;
   private final Duration timeout;
+  private final PrefixReuse prefixReuse;
 
   private GenerationRequest(Builder builder) {
     this.prompt = builder.prompt;
@@ -26,6 +27,7 @@ public final class GenerationRequest {
     this.cacheSalt = builder.cacheSalt;
     this.priority = builder.priority;
     this.timeout = builder.timeout;
+    this.prefixReuse = builder.prefixReuse;
   }
 
   /** A request for the continuation of a text. */
@@ -59,6 +61,20 @@ public final class GenerationRequest {
     Builder builder = new Builder();
     builder.messages = List.copyOf(messages);
     return builder;
+  }
+
+  /** A builder with the values of this one. */
+  public Builder toBuilder() {
+    Builder builder = new Builder();
+    builder.prompt = prompt;
+    builder.promptIds = promptIds;
+    builder.messages = messages;
+    return builder
+        .params(params)
+        .cacheSalt(cacheSalt)
+        .priority(priority)
+        .timeout(timeout)
+        .prefixReuse(prefixReuse);
   }
 
   /** The prompt as text, or null. */
@@ -98,6 +114,11 @@ public final class GenerationRequest {
     return timeout;
   }
 
+  /** Whether cached prefix blocks may stand in for computing the prompt. */
+  public PrefixReuse prefixReuse() {
+    return prefixReuse;
+  }
+
   /** Builds a request. */
   public static final class Builder {
 
@@ -108,6 +129,7 @@ public final class GenerationRequest {
     private String cacheSalt;
     private int priority;
     private Duration timeout;
+    private PrefixReuse prefixReuse = PrefixReuse.AUTO;
 
     private Builder() {}
 
@@ -139,6 +161,12 @@ public final class GenerationRequest {
         throw new IllegalArgumentException("timeout must be positive, got " + timeout);
       }
       this.timeout = timeout;
+      return this;
+    }
+
+    /** Default: {@link PrefixReuse#AUTO}. */
+    public Builder prefixReuse(PrefixReuse prefixReuse) {
+      this.prefixReuse = Objects.requireNonNull(prefixReuse, "prefixReuse");
       return this;
     }
 

@@ -4,8 +4,9 @@ import java.nio.FloatBuffer;
 
 /**
  * Rows of unnormalised float32 logits, [rows, vocabSize], handed out row by row so that more than
- * 2^31 elements work. Held until closed; closing twice is harmless. After that every other call
- * throws {@link IllegalStateException}.
+ * 2^31 elements work. They lie on the device or the host until closed; closing twice is harmless.
+ * After that every call that reads throws {@link IllegalStateException}. Any thread may read and
+ * close.
  */
 public interface LogitsView extends AutoCloseable {
 
@@ -16,7 +17,8 @@ public interface LogitsView extends AutoCloseable {
   int vocabSize();
 
   /**
-   * A row as a read-only buffer of vocabSize elements, valid until the view is closed.
+   * A row as a read-only buffer of vocabSize elements. Where rows don't lie on the Java heap, it is
+   * a copy: {@link #copyRow} into an array of the caller's own makes no garbage.
    *
    * @throws IndexOutOfBoundsException if there is no such row
    */

@@ -42,6 +42,7 @@ public final class SamplingParams {
   private final LogitsProcessor logitsProcessor;
   private final Integer logprobs;
   private final Integer promptLogprobs;
+  private final boolean simpleLogprobs;
   private final boolean returnContextLogits;
   private final boolean returnGenerationLogits;
   private final Integer truncatePromptTokens;
@@ -68,6 +69,7 @@ public final class SamplingParams {
     logitsProcessor = from.logitsProcessor;
     logprobs = from.logprobs;
     promptLogprobs = from.promptLogprobs;
+    simpleLogprobs = from.simpleLogprobs;
     returnContextLogits = from.returnContextLogits;
     returnGenerationLogits = from.returnGenerationLogits;
     truncatePromptTokens = from.truncatePromptTokens;
@@ -205,9 +207,20 @@ public final class SamplingParams {
     return logprobs;
   }
 
-  /** As {@link #logprobs}, for the prompt's tokens. */
+  /**
+   * As {@link #logprobs}, for the prompt: each of its positions scores the token after it, the last
+   * one the first generated token.
+   */
   public Integer promptLogprobs() {
     return promptLogprobs;
+  }
+
+  /**
+   * Whether logprobs and promptLogprobs come in the simple format: the scored token alone, without
+   * its rank. Where they are asked for, they must be 0 then. False by default.
+   */
+  public boolean simpleLogprobs() {
+    return simpleLogprobs;
   }
 
   /** Whether the result has the logits of the prompt's rows. False by default. */
@@ -292,6 +305,7 @@ public final class SamplingParams {
     values.put("logitsProcessor", logitsProcessor);
     values.put("logprobs", logprobs);
     values.put("promptLogprobs", promptLogprobs);
+    values.put("simpleLogprobs", simpleLogprobs);
     values.put("returnContextLogits", returnContextLogits);
     values.put("returnGenerationLogits", returnGenerationLogits);
     values.put("truncatePromptTokens", truncatePromptTokens);
@@ -325,6 +339,7 @@ public final class SamplingParams {
     private LogitsProcessor logitsProcessor;
     private Integer logprobs;
     private Integer promptLogprobs;
+    private boolean simpleLogprobs;
     private boolean returnContextLogits;
     private boolean returnGenerationLogits;
     private Integer truncatePromptTokens;
@@ -353,6 +368,7 @@ public final class SamplingParams {
       logitsProcessor = from.logitsProcessor;
       logprobs = from.logprobs;
       promptLogprobs = from.promptLogprobs;
+      simpleLogprobs = from.simpleLogprobs;
       returnContextLogits = from.returnContextLogits;
       returnGenerationLogits = from.returnGenerationLogits;
       truncatePromptTokens = from.truncatePromptTokens;
@@ -489,6 +505,11 @@ public final class SamplingParams {
       return this;
     }
 
+    public Builder simpleLogprobs(boolean value) {
+      simpleLogprobs = value;
+      return this;
+    }
+
     public Builder returnContextLogits(boolean value) {
       returnContextLogits = value;
       return this;
@@ -524,6 +545,10 @@ public final class SamplingParams {
       SamplingChecks.inRange("topK", topK, 0, Integer.MAX_VALUE);
       SamplingChecks.inRange("logprobs", logprobs, 0, Integer.MAX_VALUE);
       SamplingChecks.inRange("promptLogprobs", promptLogprobs, 0, Integer.MAX_VALUE);
+      if (simpleLogprobs) {
+        SamplingChecks.inRange("logprobs, with simpleLogprobs,", logprobs, 0, 0);
+        SamplingChecks.inRange("promptLogprobs, with simpleLogprobs,", promptLogprobs, 0, 0);
+      }
       SamplingChecks.inRange("truncatePromptTokens", truncatePromptTokens, 1, Integer.MAX_VALUE);
       SamplingChecks.that(
           "temperature",

@@ -17,7 +17,8 @@ public record TokenLogprobs(int tokenId, Map<Integer, Entry> entries) {
 
   /**
    * @param logprob natural logarithm of the probability
-   * @param rank 1 for the most likely token; ties share no rank, the lower id comes first
+   * @param rank 1 for the most likely token; ties share no rank, the lower id comes first. 0 in the
+   *     simple format, which has no ranks
    */
   public record Entry(float logprob, int rank) {}
 

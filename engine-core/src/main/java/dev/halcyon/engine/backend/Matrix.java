@@ -12,6 +12,9 @@ public interface Matrix extends AutoCloseable {
   /** The elements of a row; for a linear layer, its input features. */
   int cols();
 
+  /** The type that its elements are stored in; where parts differ, that of the first. */
+  DType type();
+
   @Override
   void close();
 }

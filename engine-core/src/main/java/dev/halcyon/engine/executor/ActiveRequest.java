@@ -2,6 +2,7 @@ package dev.halcyon.engine.executor;
 
 import dev.halcyon.engine.GenerationOutput;
 import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.PrefixReuse;
 import dev.halcyon.engine.RequestTiming;
 import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.Usage;
@@ -31,6 +32,7 @@ final class ActiveRequest {
   private int generatedTokens;
   private int cachedPromptTokens;
   private boolean ended;
+  private ContextOutput context;
 
   /**
    * What the executor is asked to run, checked and with every default filled in.
@@ -44,6 +46,7 @@ final class ActiveRequest {
    * @param cacheSalt which cached blocks may be shared
    * @param priority higher goes first
    * @param timeoutNanos from submission, or Long.MAX_VALUE
+   * @param prefixReuse whether cached blocks may be read
    */
   record RequestSpec(
       int[] prompt,
@@ -54,7 +57,8 @@ final class ActiveRequest {
       Set<Integer> stopIds,
       String cacheSalt,
       int priority,
-      long timeoutNanos) {}
+      long timeoutNanos,
+      PrefixReuse prefixReuse) {}
 
   ActiveRequest(
       long id, RequestSpec spec, RequestHandle handle, List<SequenceOutput> outputs, long now) {
@@ -100,6 +104,37 @@ final class ActiveRequest {
 
   List<SequenceOutput> outputs() {
     return outputs;
+  }
+
+  /** Whether rows of the prompt are wanted. */
+  boolean wantsContext() {
+    return ContextOutputs.wanted(params());
+  }
+
+  /** What it gets of its prompt; null if that is nothing, or was not prepared yet. */
+  ContextOutput context() {
+    return context;
+  }
+
+  void prepareContext(ContextOutput prepared) {
+    context = prepared;
+  }
+
+  /** Frees full logits of the prompt, handed out or not. */
+  void releaseContext() {
+    if (context != null) {
+      context.release();
+    }
+  }
+
+  /** Whether cached blocks may be attached: not while rows of the prompt are still to come. */
+  boolean readsCache() {
+    boolean needsEveryRow = wantsContext() && (context == null || !context.complete());
+    return switch (spec.prefixReuse()) {
+      case AUTO -> !needsEveryRow;
+      case REQUIRED -> true;
+      case NEVER -> false;
+    };
   }
 
   /** The sequences so far: the first alone until the prompt is computed, then one per sample. */
@@ -151,7 +186,13 @@ final class ActiveRequest {
     List<GenerationOutput> ends = outputs.stream().map(SequenceOutput::output).toList();
     List<Integer> ids = Arrays.stream(prompt()).boxed().collect(Collectors.toList());
     return new GenerationResult(
-        id, ids, ends, new Usage(ids.size(), cachedPromptTokens, generatedTokens), timing(now));
+        id,
+        ids,
+        ends,
+        context == null ? null : context.view(),
+        context == null ? null : context.logprobs(),
+        new Usage(ids.size(), cachedPromptTokens, generatedTokens),
+        timing(now));
   }
 
   private RequestTiming timing(long now) {

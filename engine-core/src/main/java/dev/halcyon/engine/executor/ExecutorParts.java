@@ -10,17 +10,21 @@ import java.util.function.Predicate;
  *
  * @param kvManager the books of the KV cache
  * @param runner computes steps
+ * @param contexts prepares what requests get of their prompts
  * @param requests checks requests and fills in what they leave open
  * @param delivery where callers' code runs
  * @param isWorker whether a thread is one that a step waits for, and so must not wait for the step
  * @param deviceMemoryUsed bytes of device memory in use
+ * @param hostMemoryUsed bytes of host memory that results hold
  * @param onEnd frees all that the executor works with, on its thread, once nothing runs any more
  */
 public record ExecutorParts(
     KvCacheManager kvManager,
     ModelRunner runner,
+    ContextOutputs contexts,
     RequestFactory requests,
     Executor delivery,
     Predicate<Thread> isWorker,
     LongSupplier deviceMemoryUsed,
+    LongSupplier hostMemoryUsed,
     Runnable onEnd) {}

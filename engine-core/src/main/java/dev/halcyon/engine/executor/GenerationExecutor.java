@@ -10,6 +10,7 @@ import dev.halcyon.engine.GenerationDelta;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.IncompleteContextLogitsException;
 import dev.halcyon.engine.RequestOutOfMemoryException;
 import dev.halcyon.engine.RequestTooLargeException;
 import dev.halcyon.engine.executor.ActiveRequest.RequestSpec;
@@ -59,7 +60,9 @@ public final class GenerationExecutor implements AutoCloseable {
     this.queue = new SubmissionQueue(options.maxQueuedRequests(), options.queueFullPolicy());
     this.scheduler = new Scheduler(options, parts.kvManager());
     this.budget = new BlockBudget(parts.kvManager());
-    this.metrics = new MetricsRecorder(parts.kvManager(), scheduler, parts.deviceMemoryUsed());
+    this.metrics =
+        new MetricsRecorder(
+            parts.kvManager(), scheduler, parts.deviceMemoryUsed(), parts.hostMemoryUsed());
     this.thread = new Thread(this::run, "halcyon-executor");
     this.thread.setDaemon(true);
     queue.ownedBy(thread);
@@ -250,6 +253,10 @@ public final class GenerationExecutor implements AutoCloseable {
               + " waiting");
     }
     markScheduled(plan, start);
+    prepareContexts(plan);
+    if (plan.isEmpty()) {
+      return;
+    }
     List<ChunkResult> results;
     try {
       results = parts.runner().collect(parts.runner().launch(plan));
@@ -273,6 +280,22 @@ public final class GenerationExecutor implements AutoCloseable {
       if (request.markScheduled(now, chunk.start())) {
         queue.releasePlace();
         metrics.promptStarted(request.prompt().length, chunk.start());
+      }
+    }
+  }
+
+  /** Storage first: a request that wants rows of its prompt gets room for them, or fails alone. */
+  private void prepareContexts(StepPlan plan) {
+    for (Chunk chunk : List.copyOf(plan.chunks())) {
+      ActiveRequest request = chunk.sequence().request();
+      try {
+        if (request.wantsContext() && request.context() == null) {
+          request.prepareContext(parts.contexts().open(request));
+        }
+        chunk.requireContextRows();
+      } catch (RequestOutOfMemoryException | IncompleteContextLogitsException e) {
+        plan.remove(chunk.sequence());
+        fail(request, e);
       }
     }
   }
@@ -302,6 +325,9 @@ public final class GenerationExecutor implements AutoCloseable {
     for (ChunkResult result : results) {
       Sequence sequence = result.chunk().sequence();
       ActiveRequest request = sequence.request();
+      if (result.error() != null) {
+        fail(request, result.error());
+      }
       if (request.ended() || result.tokens().isEmpty()) {
         continue;
       }
@@ -321,6 +347,9 @@ public final class GenerationExecutor implements AutoCloseable {
     }
     try {
       List<Sequence> targets = List.of(sequence);
+      if (request.context() != null && !request.context().finished()) {
+        request.context().finish(tokens.get(0).tokenId());
+      }
       if (!request.forked()) {
         scheduler.fork(request);
         targets = List.copyOf(request.sequences());
@@ -351,7 +380,7 @@ public final class GenerationExecutor implements AutoCloseable {
   }
 
   private void handOut(ActiveRequest request, SequenceOutput output) {
-    GenerationDelta delta = output.takeDelta();
+    GenerationDelta delta = output.takeDelta(request.context());
     if (delta != null) {
       request.handle().publish(delta);
     }
@@ -361,6 +390,9 @@ public final class GenerationExecutor implements AutoCloseable {
     if (request.outputs().stream().allMatch(SequenceOutput::finished)) {
       request.outputs().forEach(output -> metrics.finished(output.finishReason()));
       forget(request);
+      if (request.context() != null && !request.context().finished()) {
+        request.releaseContext();
+      }
       GenerationResult result = request.result(now);
       notices.add(() -> request.handle().complete(result));
     }
@@ -368,6 +400,9 @@ public final class GenerationExecutor implements AutoCloseable {
 
   /** Ends a request where it is, with what it has; its blocks come back now. */
   private void endEarly(ActiveRequest request, FinishReason reason) {
+    if (reason == FinishReason.CANCELLED) {
+      request.releaseContext();
+    }
     for (SequenceOutput output : request.outputs()) {
       if (!output.finished()) {
         output.finish(reason);
@@ -381,6 +416,7 @@ public final class GenerationExecutor implements AutoCloseable {
     if (!request.ended()) {
       request.outputs().forEach(output -> metrics.finished(FinishReason.ERROR));
       forget(request);
+      request.releaseContext();
       notices.add(() -> request.handle().fail(error));
     }
   }
@@ -406,6 +442,7 @@ public final class GenerationExecutor implements AutoCloseable {
     }
     for (ActiveRequest request : List.copyOf(active.values())) {
       request.markEnded();
+      request.releaseContext();
       request.outputs().forEach(output -> metrics.finished(FinishReason.ERROR));
       request.handle().fail(reason);
     }

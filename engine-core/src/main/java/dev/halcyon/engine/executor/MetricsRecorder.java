@@ -15,6 +15,7 @@ final class MetricsRecorder {
   private final KvCacheManager kv;
   private final Scheduler scheduler;
   private final LongSupplier deviceMemoryUsed;
+  private final LongSupplier hostMemoryUsed;
   private final Map<FinishReason, Long> finished = new EnumMap<>(FinishReason.class);
   private final RateWindow rate = new RateWindow(WINDOW_NANOS);
   private long steps;
@@ -23,10 +24,15 @@ final class MetricsRecorder {
   private long generatedTokens;
   private volatile EngineMetrics snapshot;
 
-  MetricsRecorder(KvCacheManager kv, Scheduler scheduler, LongSupplier deviceMemoryUsed) {
+  MetricsRecorder(
+      KvCacheManager kv,
+      Scheduler scheduler,
+      LongSupplier deviceMemoryUsed,
+      LongSupplier hostMemoryUsed) {
     this.kv = kv;
     this.scheduler = scheduler;
     this.deviceMemoryUsed = deviceMemoryUsed;
+    this.hostMemoryUsed = hostMemoryUsed;
     publish();
   }
 
@@ -77,6 +83,7 @@ final class MetricsRecorder {
         scheduler.pauses(),
         perSecond,
         finished,
-        deviceMemoryUsed.getAsLong());
+        deviceMemoryUsed.getAsLong(),
+        hostMemoryUsed.getAsLong());
   }
 }

@@ -1,21 +1,30 @@
 package dev.halcyon.engine.executor;
 
+import dev.halcyon.engine.RequestOutOfMemoryException;
 import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.Batch;
 import dev.halcyon.engine.backend.DeviceBatch;
 import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.executor.StepPlan.Chunk;
+import dev.halcyon.engine.logits.BatchDescription;
+import dev.halcyon.engine.logits.ContextLogits;
+import dev.halcyon.engine.logits.ContextLogitsPlan;
 import dev.halcyon.engine.logits.DeviceBuffer;
+import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
 import dev.halcyon.engine.model.Decoder;
+import dev.halcyon.engine.model.OutputHead;
 import dev.halcyon.engine.sampling.SampledToken;
 import dev.halcyon.engine.sampling.SamplingRow;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Function;
 
 /**
  * Runs planned steps on the backend: packs one flat batch, computes it, samples. Knows no policy.
  */
 final class ModelRunner {
+
+  private static final int NONE = -1;
 
   private final Backend backend;
   private final Decoder decoder;
@@ -23,77 +32,165 @@ final class ModelRunner {
   private final int[] tokenIds;
   private final int[] positions;
   private final int[] slots;
-  private final int[] lastRows;
+  private final int[] samplingRows;
+  private final ContextLogitsPlan plan;
+  private final Function<List<Chunk>, BatchDescription> describe;
 
-  ModelRunner(Backend backend, Decoder decoder, KvStorage kv, int maxRows, int maxSequences) {
+  /**
+   * @param plan projects context rows that are wanted
+   * @param describe says of a step what bears on how they are projected
+   */
+  ModelRunner(
+      Backend backend,
+      Decoder decoder,
+      KvStorage kv,
+      ContextLogitsPlan plan,
+      Function<List<Chunk>, BatchDescription> describe,
+      int maxRows,
+      int maxSequences) {
     this.backend = backend;
     this.decoder = decoder;
     this.kv = kv;
+    this.plan = plan;
+    this.describe = describe;
     this.tokenIds = new int[maxRows];
     this.positions = new int[maxRows];
     this.slots = new int[maxRows];
-    this.lastRows = new int[maxSequences];
+    this.samplingRows = new int[maxSequences];
+  }
+
+  /** A chunk on its way: where it stands in the batch, and where the row to sample from stands. */
+  private static final class Work {
+    private final Chunk chunk;
+    private final int firstRow;
+    private int logitsRow = NONE;
+    private RuntimeException error;
+
+    Work(Chunk chunk, int firstRow) {
+      this.chunk = chunk;
+      this.firstRow = firstRow;
+    }
+
+    int lastRow() {
+      return firstRow + chunk.count() - 1;
+    }
+
+    boolean samples() {
+      return logitsRow != NONE && error == null;
+    }
+  }
+
+  /** A step under way. */
+  static final class PendingStep {
+    private final List<Work> work;
+
+    private PendingStep(List<Work> work) {
+      this.work = work;
+    }
   }
 
   /**
-   * A step under way: its chunks in the order of the batch, and the logits of those that sample.
-   *
-   * @param chunks in the order of the batch
-   * @param logits one row for each chunk that samples, in order; null if there is none
-   */
-  record PendingStep(List<Chunk> chunks, DeviceBuffer logits) {}
-
-  /**
-   * The tokens sampled for a chunk.
+   * What came of a chunk.
    *
    * @param tokens one per sample that the chunk's sequence stands for; empty if it ends inside the
    *     prompt
+   * @param error null, or why the chunk's request alone fails; nothing else counts then
    */
-  record ChunkResult(Chunk chunk, List<SampledToken> tokens) {}
+  record ChunkResult(Chunk chunk, List<SampledToken> tokens, RuntimeException error) {}
 
   /** Starts a step on the device. */
-  PendingStep launch(StepPlan plan) {
+  PendingStep launch(StepPlan step) {
     // In the order in which they were planned: a block may be the source of one copy, then the
-    // target of
-    // another.
-    for (Chunk chunk : plan.chunks()) {
+    // target of another.
+    for (Chunk chunk : step.chunks()) {
       if (chunk.copy() != null) {
         kv.copyBlock(chunk.copy().from(), chunk.copy().to());
       }
     }
-    List<Chunk> chunks = plan.packed();
+    List<Chunk> chunks = step.packed();
     DeviceBatch batch = backend.upload(pack(chunks));
     DeviceBuffer hidden = decoder.forward(batch, kv);
-    int sampling = 0;
-    int[] rowStart = batch.batch().rowStart();
+    List<Work> work = new ArrayList<>(chunks.size());
     for (int i = 0; i < chunks.size(); i++) {
-      if (chunks.get(i).samples()) {
-        lastRows[sampling++] = rowStart[i + 1] - 1;
+      work.add(new Work(chunks.get(i), batch.batch().rowStart()[i]));
+    }
+    projectContexts(work, hidden, projectPlainRows(work, hidden), describe.apply(chunks));
+    return new PendingStep(work);
+  }
+
+  /**
+   * Projects the rows to sample from that belong to no wanted context row, together: those of
+   * generation and of contexts that want none. Returns how many there are.
+   */
+  private int projectPlainRows(List<Work> work, DeviceBuffer hidden) {
+    int count = 0;
+    for (Work each : work) {
+      if (each.chunk.samples() && !each.chunk.samplesFromContextRow()) {
+        each.logitsRow = count;
+        samplingRows[count++] = each.lastRow();
       }
     }
-    DeviceBuffer logits = sampling == 0 ? null : decoder.head().project(hidden, lastRows, sampling);
-    return new PendingStep(chunks, logits);
+    if (count > 0) {
+      decoder.head().projectSamplingRows(hidden, samplingRows, count);
+    }
+    return count;
+  }
+
+  /**
+   * Projects wanted context rows; a row that is sampled from as well is copied behind the others.
+   */
+  private void projectContexts(
+      List<Work> work, DeviceBuffer hidden, int plainRows, BatchDescription description) {
+    int row = plainRows;
+    for (Work each : work) {
+      Chunk chunk = each.chunk;
+      if (chunk.contextRows() == 0) {
+        continue;
+      }
+      DeviceBuffer samplingRow = null;
+      if (chunk.samplesFromContextRow()) {
+        each.logitsRow = row++;
+        samplingRow = decoder.head().samplingRow(each.logitsRow);
+      }
+      ContextLogits target = chunk.sequence().request().context().rows();
+      try {
+        plan.project(
+            target,
+            description,
+            hidden,
+            each.firstRow + chunk.firstContextRow() - chunk.start(),
+            chunk.firstContextRow(),
+            chunk.contextRows(),
+            samplingRow);
+      } catch (OutOfDeviceMemoryException | OutOfMemoryError e) {
+        each.error =
+            new RequestOutOfMemoryException(
+                "Memory for the projection of the request's context rows ran out: "
+                    + e.getMessage(),
+                e);
+      }
+    }
   }
 
   /** Waits for a step and samples its tokens. */
   List<ChunkResult> collect(PendingStep step) {
     List<SamplingRow> entries = new ArrayList<>();
-    int row = 0;
-    for (Chunk chunk : step.chunks()) {
-      if (chunk.samples()) {
-        addEntries(entries, chunk.sequence(), row++);
+    for (Work each : step.work) {
+      if (each.samples()) {
+        addEntries(entries, each.chunk.sequence(), each.logitsRow);
       }
     }
+    OutputHead head = decoder.head();
     List<SampledToken> sampled =
         entries.isEmpty()
             ? List.of()
-            : backend.sample(step.logits(), decoder.head().vocabSize(), entries);
+            : backend.sample(head.samplingRows(), head.vocabSize(), entries);
     backend.synchronize();
-    List<ChunkResult> results = new ArrayList<>(step.chunks().size());
+    List<ChunkResult> results = new ArrayList<>(step.work.size());
     int next = 0;
-    for (Chunk chunk : step.chunks()) {
-      int count = chunk.samples() ? samples(chunk.sequence()) : 0;
-      results.add(new ChunkResult(chunk, sampled.subList(next, next + count)));
+    for (Work each : step.work) {
+      int count = each.samples() ? samples(each.chunk.sequence()) : 0;
+      results.add(new ChunkResult(each.chunk, sampled.subList(next, next + count), each.error));
       next += count;
     }
     return results;

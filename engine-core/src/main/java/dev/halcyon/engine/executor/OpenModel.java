@@ -9,8 +9,12 @@ import dev.halcyon.engine.backend.BackendSelector;
 import dev.halcyon.engine.backend.DType;
 import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.backend.Owned;
+import dev.halcyon.engine.executor.StepPlan.Chunk;
 import dev.halcyon.engine.kvcache.KvCacheManager;
+import dev.halcyon.engine.logits.BatchDescription;
+import dev.halcyon.engine.logits.ContextLogitsPlan;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
+import dev.halcyon.engine.logits.RankGroup;
 import dev.halcyon.engine.model.Decoder;
 import dev.halcyon.engine.model.DecoderOptions;
 import dev.halcyon.engine.model.GenerationDefaults;
@@ -22,6 +26,7 @@ import dev.halcyon.engine.tokenizer.Tokenizer;
 import dev.halcyon.engine.tokenizer.TokenizerConfig;
 import dev.halcyon.engine.weights.Checkpoint;
 import dev.halcyon.engine.weights.ModelFiles;
+import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.Set;
@@ -29,6 +34,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -67,9 +73,21 @@ public final class OpenModel {
 
   /** Opens a checkpoint on one of {@code backends}. */
   static OpenModel open(EngineOptions options, BackendSelector backends) {
+    return open(options, backends, chunks -> BatchDescription.PLAIN);
+  }
+
+  /**
+   * Opens a checkpoint.
+   *
+   * @param describe says of a step what bears on how its context rows are projected
+   */
+  static OpenModel open(
+      EngineOptions options,
+      BackendSelector backends,
+      Function<List<Chunk>, BatchDescription> describe) {
     Owned owned = new Owned();
     try {
-      return new Assembly(options, backends, owned).open();
+      return new Assembly(options, backends, describe, owned).open();
     } catch (OutOfDeviceMemoryException e) {
       owned.closeAfter(e);
       throw new EngineException("The engine does not fit into its memory: " + e.getMessage(), e);
@@ -110,11 +128,17 @@ public final class OpenModel {
 
     private final EngineOptions options;
     private final BackendSelector backends;
+    private final Function<List<Chunk>, BatchDescription> describe;
     private final Owned owned;
 
-    Assembly(EngineOptions options, BackendSelector backends, Owned owned) {
+    Assembly(
+        EngineOptions options,
+        BackendSelector backends,
+        Function<List<Chunk>, BatchDescription> describe,
+        Owned owned) {
       this.options = options;
       this.backends = backends;
+      this.describe = describe;
       this.owned = owned;
     }
 
@@ -136,6 +160,7 @@ public final class OpenModel {
       Backend backend = openBackend(Checkpoint.open(files).weightType());
       owned.add(backend::close);
       Decoder decoder = loadModel(files, config, backend, length);
+      ContextLogitsPlan plan = reserveLogits(decoder, backend);
       KvStorage kv = allocateKv(config, backend, length);
       owned.add(kv::close);
       RequestFactory requests = requests(config, defaults, tokenizer, length);
@@ -148,7 +173,7 @@ public final class OpenModel {
           kv.shape().blocks(),
           kv.shape().blockSize());
       return new OpenModel(
-          startExecutor(backend, decoder, kv, requests),
+          startExecutor(backend, decoder, kv, plan, requests),
           tokenizer,
           chat,
           config.vocabSize(),
@@ -201,6 +226,14 @@ public final class OpenModel {
       return decoder;
     }
 
+    /** The workspace of context logits comes before the KV cache, which takes what is left. */
+    private ContextLogitsPlan reserveLogits(Decoder decoder, Backend backend) {
+      ContextLogitsPlan plan = new ContextLogitsPlan(decoder.head(), backend, RankGroup.single());
+      owned.add(plan::close);
+      plan.warmUp(decoder.hiddenRows(), decoder.maxBatchTokens());
+      return plan;
+    }
+
     private KvStorage allocateKv(ModelConfig config, Backend backend, int length) {
       return backend.allocateKv(
           new KvSizing(config, backend, options.kvBlockSize())
@@ -221,11 +254,22 @@ public final class OpenModel {
     }
 
     private GenerationExecutor startExecutor(
-        Backend backend, Decoder decoder, KvStorage kv, RequestFactory requests) {
+        Backend backend,
+        Decoder decoder,
+        KvStorage kv,
+        ContextLogitsPlan plan,
+        RequestFactory requests) {
       KvCacheManager manager =
           new KvCacheManager(kv.shape().blocks(), kv.shape().blockSize(), options.prefixReuse());
       ModelRunner runner =
-          new ModelRunner(backend, decoder, kv, options.maxBatchTokens(), options.maxBatchSize());
+          new ModelRunner(
+              backend,
+              decoder,
+              kv,
+              plan,
+              describe,
+              options.maxBatchTokens(),
+              options.maxBatchSize());
       ExecutorOptions executorOptions =
           new ExecutorOptions(
               options.maxBatchSize(),
@@ -241,10 +285,12 @@ public final class OpenModel {
           new ExecutorParts(
               manager,
               runner,
+              new ContextOutputs(plan),
               requests,
               deliveryThreads(),
               backend::isWorker,
               backend.memory()::used,
+              backend.hostMemory()::used,
               owned::close));
     }
 

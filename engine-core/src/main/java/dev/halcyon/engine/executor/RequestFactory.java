@@ -3,7 +3,6 @@ package dev.halcyon.engine.executor;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.RequestTooLargeException;
 import dev.halcyon.engine.SamplingParams;
-import dev.halcyon.engine.UnsupportedRequestException;
 import dev.halcyon.engine.executor.ActiveRequest.RequestSpec;
 import dev.halcyon.engine.sampling.SamplingDefaults;
 import dev.halcyon.engine.sampling.SamplingResolver;
@@ -61,7 +60,8 @@ final class RequestFactory {
         stopIds,
         request.cacheSalt(),
         request.priority(),
-        request.timeout() == null ? Long.MAX_VALUE : saturatedNanos(request));
+        request.timeout() == null ? Long.MAX_VALUE : saturatedNanos(request),
+        request.prefixReuse());
   }
 
   /** Fresh outputs, one for each sample. */
@@ -76,20 +76,12 @@ final class RequestFactory {
               : null;
       OutputAssembler assembler =
           new OutputAssembler(detokenizer, stops, params.includeStopInOutput(), params.minTokens());
-      outputs.add(
-          new SequenceOutput(
-              i, vocabSize, assembler, params.logprobs() != null, params.returnGenerationLogits()));
+      outputs.add(new SequenceOutput(i, vocabSize, assembler, params));
     }
     return outputs;
   }
 
   private void requireSupported(SamplingParams params) {
-    if (params.returnContextLogits()) {
-      throw new UnsupportedRequestException("returnContextLogits is not supported yet");
-    }
-    if (params.promptLogprobs() != null) {
-      throw new UnsupportedRequestException("promptLogprobs are not supported yet");
-    }
     if (!params.stop().isEmpty() && (tokenizer == null || !params.detokenize())) {
       throw new IllegalArgumentException(
           "stop strings are matched on text: they need detokenize, and a checkpoint with a tokenizer");

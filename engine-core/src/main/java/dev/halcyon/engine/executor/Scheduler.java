@@ -174,7 +174,11 @@ final class Scheduler {
    */
   private boolean attach(StepPlan plan, Sequence sequence) {
     BlockTable table =
-        kv.open(sequence, sequence.size(), sequence.request().spec().cacheSalt(), true);
+        kv.open(
+            sequence,
+            sequence.size(),
+            sequence.request().spec().cacheSalt(),
+            sequence.request().readsCache());
     sequence.attach(table, table.reusedTokens());
     boolean fits = capacityFor(sequence);
     boolean whole =

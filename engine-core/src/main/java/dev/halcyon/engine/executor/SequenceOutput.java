@@ -4,10 +4,12 @@ import dev.halcyon.engine.FinishReason;
 import dev.halcyon.engine.GenerationDelta;
 import dev.halcyon.engine.GenerationOutput;
 import dev.halcyon.engine.LogitsView;
+import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.TokenLogprobs;
 import dev.halcyon.engine.sampling.SampledToken;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 
 /**
  * What one sample has put out: ids, logprobs and logits by token, and the text. What leaves as
@@ -19,6 +21,7 @@ final class SequenceOutput {
   private final int vocabSize;
   private final OutputAssembler assembler;
   private final List<Integer> ids = new ArrayList<>();
+  private final boolean simpleLogprobs;
   private final List<TokenLogprobs> logprobs;
   private final List<float[]> logits;
   private final StringBuilder text = new StringBuilder();
@@ -27,13 +30,13 @@ final class SequenceOutput {
   private String stopString;
   private Integer stopTokenId;
 
-  SequenceOutput(
-      int index, int vocabSize, OutputAssembler assembler, boolean logprobs, boolean logits) {
+  SequenceOutput(int index, int vocabSize, OutputAssembler assembler, SamplingParams params) {
     this.index = index;
     this.vocabSize = vocabSize;
     this.assembler = assembler;
-    this.logprobs = logprobs ? new ArrayList<>() : null;
-    this.logits = logits ? new ArrayList<>() : null;
+    this.simpleLogprobs = params.simpleLogprobs();
+    this.logprobs = params.logprobs() != null ? new ArrayList<>() : null;
+    this.logits = params.returnGenerationLogits() ? new ArrayList<>() : null;
   }
 
   boolean finished() {
@@ -52,7 +55,7 @@ final class SequenceOutput {
   void append(SampledToken token, boolean stops) {
     ids.add(token.tokenId());
     if (logprobs != null) {
-      logprobs.add(token.logprobs());
+      logprobs.add(simpleLogprobs ? simple(token.logprobs()) : token.logprobs());
     }
     if (logits != null) {
       logits.add(token.logits());
@@ -78,8 +81,18 @@ final class SequenceOutput {
     finishReason = reason;
   }
 
-  /** What has become safe to hand out since the last call, or null when that is nothing. */
-  GenerationDelta takeDelta() {
+  private static TokenLogprobs simple(TokenLogprobs logprobs) {
+    float logprob = logprobs.chosen().logprob();
+    int id = logprobs.tokenId();
+    return new TokenLogprobs(id, Map.of(id, new TokenLogprobs.Entry(logprob, 0)));
+  }
+
+  /**
+   * What has become safe to hand out since the last call, or null when that is nothing.
+   *
+   * @param context what the request gets of its prompt, or null
+   */
+  GenerationDelta takeDelta(ContextOutput context) {
     OutputAssembler.Release release = assembler.takeReleasable();
     if (release.isEmpty() && finishReason == null) {
       return null;
@@ -87,12 +100,15 @@ final class SequenceOutput {
     text.append(release.text());
     released = release.toToken();
     int from = release.fromToken();
+    boolean withContext = context != null && context.firstHandOut();
     return new GenerationDelta(
         index,
         release.text(),
         ids.subList(from, released),
         logprobs == null ? null : logprobs.subList(from, released),
         view(from, released),
+        withContext ? context.view() : null,
+        withContext ? context.logprobs() : null,
         finishReason);
   }
 

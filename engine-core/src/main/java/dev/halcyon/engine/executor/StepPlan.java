@@ -1,5 +1,6 @@
 package dev.halcyon.engine.executor;
 
+import dev.halcyon.engine.IncompleteContextLogitsException;
 import dev.halcyon.engine.kvcache.BlockCopy;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -21,6 +22,37 @@ final class StepPlan {
     /** Whether the chunk ends at the newest token, so that the next one is to be sampled. */
     boolean samples() {
       return start + count == sequence.size();
+    }
+
+    /** The position of the first row that the request wants and does not have yet. */
+    int firstContextRow() {
+      return sequence.request().context().rows().scored();
+    }
+
+    /**
+     * Requires that the chunk leaves no gap in the rows that the request wants.
+     *
+     * @throws IncompleteContextLogitsException if it does, as cached blocks were reused
+     */
+    void requireContextRows() {
+      ContextOutput context = sequence.request().context();
+      if (context != null && !context.complete() && start > firstContextRow()) {
+        throw new IncompleteContextLogitsException(firstContextRow(), start);
+      }
+    }
+
+    /** How many rows of the chunk the request wants and does not have yet. */
+    int contextRows() {
+      ContextOutput context = sequence.request().context();
+      if (context == null) {
+        return 0;
+      }
+      return Math.max(0, Math.min(start + count, sequence.promptLength()) - firstContextRow());
+    }
+
+    /** Whether the row to sample from is one of those. */
+    boolean samplesFromContextRow() {
+      return samples() && contextRows() > 0 && start + count == sequence.promptLength();
     }
   }
 

@@ -101,6 +101,13 @@ public final class Decoder implements AutoCloseable {
     return config;
   }
 
+  /**
+   * The hidden rows [maxBatchTokens, hiddenSize] that {@link #forward} returns, whatever they hold.
+   */
+  public DeviceBuffer hiddenRows() {
+    return scratch.normed();
+  }
+
   /** The projection from hidden rows to logits. */
   public OutputHead head() {
     return head;

@@ -4,12 +4,15 @@ import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.Matrix;
 import dev.halcyon.engine.backend.Owned;
 import dev.halcyon.engine.logits.DeviceBuffer;
+import dev.halcyon.engine.logits.HeadDescription;
+import dev.halcyon.engine.logits.LmHead;
+import dev.halcyon.engine.logits.LogitsType;
 
 /**
- * The projection from hidden rows to logits, for the rows that are wanted. It has a workspace for a
- * bounded number of rows, owned by its {@link Decoder}.
+ * The projection from hidden rows to logits, with the family's scale and softcap. For the rows that
+ * tokens are sampled from it has a workspace of its own, owned by its {@link Decoder}.
  */
-public final class OutputHead {
+public final class OutputHead implements LmHead {
 
   private final ModelConfig config;
   private final Backend backend;
@@ -33,44 +36,87 @@ public final class OutputHead {
         + backend.activationBytes(maxRows, config.vocabSize());
   }
 
-  /** The most rows of one projection. */
-  public int maxRows() {
-    return maxRows;
+  @Override
+  public HeadDescription description() {
+    return HeadDescription.whole(
+        switch (projection.type()) {
+          case F32 -> HeadDescription.Weights.F32;
+          case F16 -> HeadDescription.Weights.F16;
+          case BF16 -> HeadDescription.Weights.BF16;
+        },
+        config.vocabSize());
   }
 
-  /** The elements of a row of logits. */
+  @Override
+  public int hiddenSize() {
+    return config.hiddenSize();
+  }
+
+  @Override
+  public int hiddenElementBytes() {
+    return backend.activationType().bytes();
+  }
+
+  @Override
   public int vocabSize() {
     return config.vocabSize();
   }
 
+  @Override
+  public int shardSize() {
+    return config.vocabSize();
+  }
+
+  @Override
+  public LogitsType outputType() {
+    return switch (backend.activationType()) {
+      case F32 -> LogitsType.F32;
+      case F16 -> LogitsType.F16;
+      case BF16 -> LogitsType.BF16;
+    };
+  }
+
+  @Override
+  public void project(DeviceBuffer hidden, int rows, DeviceBuffer out) {
+    backend.linear(hidden, rows, projection, null, out);
+    if (config.logitScale() != 1 || config.logitSoftcap() != 0) {
+      backend.transformLogits(
+          out, rows, config.vocabSize(), config.logitScale(), config.logitSoftcap());
+    }
+  }
+
+  /** The most rows that are sampled from at once. */
+  public int maxRows() {
+    return maxRows;
+  }
+
   /**
-   * Projects some hidden rows.
+   * The rows to sample from, [maxRows, vocabSize]; what they hold is valid until they are written
+   * again. Not to be closed.
+   */
+  public DeviceBuffer samplingRows() {
+    return logits;
+  }
+
+  /** One of the rows to sample from. */
+  public DeviceBuffer samplingRow(int row) {
+    long rowBytes = backend.activationBytes(1, config.vocabSize());
+    return logits.slice(row * rowBytes, rowBytes);
+  }
+
+  /**
+   * Projects some hidden rows to the first ones to sample from.
    *
    * @param hidden the rows that {@link Decoder#forward} returned
    * @param rows which of them, in the order wanted
    * @param count how many entries of {@code rows} to use, at most {@link #maxRows()}
-   * @return logits [count, vocabSize]; valid until the next call, not to be closed
    */
-  public DeviceBuffer project(DeviceBuffer hidden, int[] rows, int count) {
-    project(hidden, rows, count, logits);
-    return logits;
-  }
-
-  /**
-   * Projects some hidden rows into a buffer of the caller's.
-   *
-   * @param out takes logits [count, vocabSize]
-   */
-  public void project(DeviceBuffer hidden, int[] rows, int count, DeviceBuffer out) {
+  public void projectSamplingRows(DeviceBuffer hidden, int[] rows, int count) {
     if (count < 1 || count > maxRows || count > rows.length) {
       throw new IllegalArgumentException(
           "count must be 1 to " + Math.min(maxRows, rows.length) + ", not " + count);
     }
     backend.gatherRows(hidden, config.hiddenSize(), rows, count, gathered);
-    backend.linear(gathered, count, projection, null, out);
-    if (config.logitScale() != 1 || config.logitSoftcap() != 0) {
-      backend.transformLogits(
-          out, count, config.vocabSize(), config.logitScale(), config.logitSoftcap());
-    }
+    project(gathered, count, logits);
   }
 }

@@ -17,11 +17,13 @@ final class CpuMatrix implements Matrix {
   private final int rows;
   private final int cols;
   private final String name;
+  private final DType type;
   private List<Slab> slabs;
   private float[] vector;
 
-  private CpuMatrix(String name, int rows, int cols, List<Slab> slabs, float[] vector) {
+  private CpuMatrix(String name, DType type, int rows, int cols, List<Slab> slabs, float[] vector) {
     this.name = name;
+    this.type = type;
     this.rows = rows;
     this.cols = cols;
     this.slabs = slabs;
@@ -47,7 +49,8 @@ final class CpuMatrix implements Matrix {
       addSlabs(part, rows, slabs, kernels);
       rows = Math.addExact(rows, part.rows());
     }
-    return new CpuMatrix(parts.get(0).name(), rows, cols, List.copyOf(slabs), null);
+    HostTensor first = parts.get(0);
+    return new CpuMatrix(first.name(), first.dtype(), rows, cols, List.copyOf(slabs), null);
   }
 
   private static void addSlabs(HostTensor part, int firstRow, List<Slab> slabs, Kernels kernels) {
@@ -81,7 +84,7 @@ final class CpuMatrix implements Matrix {
       bytes.asFloatBuffer().put(vector);
       slab = Slab.of(DType.F32, 0, 1, size, bytes, kernels);
     }
-    return new CpuMatrix(first.name(), 1, size, List.of(slab), vector);
+    return new CpuMatrix(first.name(), first.dtype(), 1, size, List.of(slab), vector);
   }
 
   /** A linear layer's, or an embedding's, weights. */
@@ -130,6 +133,11 @@ final class CpuMatrix implements Matrix {
   @Override
   public int rows() {
     return rows;
+  }
+
+  @Override
+  public DType type() {
+    return type;
   }
 
   @Override
