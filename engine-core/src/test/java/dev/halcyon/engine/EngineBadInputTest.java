@@ -129,18 +129,6 @@ class EngineBadInputTest {
   }
 
   @Test
-  void contextLogitsAreRefusedUntilTheyExist() {
-    refused(
-        GenerationRequest.of("a", params().returnContextLogits(true).build()),
-        UnsupportedRequestException.class,
-        "returnContextLogits");
-    refused(
-        GenerationRequest.of("a", params().promptLogprobs(0).build()),
-        UnsupportedRequestException.class,
-        "promptLogprobs");
-  }
-
-  @Test
   void chatWithoutATemplate() {
     refused(
         GenerationRequest.of(List.of(ChatMessage.user("Hello")), params().build()),

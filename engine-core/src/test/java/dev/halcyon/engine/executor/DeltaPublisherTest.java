@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Test;
 class DeltaPublisherTest {
 
   private static GenerationDelta delta(int number) {
-    return new GenerationDelta(number, "", List.of(), null, null, null);
+    return new GenerationDelta(number, "", List.of(), null, null, null, null, null);
   }
 
   /** Notes signals as text, and asks for {@code first} deltas at the start. */

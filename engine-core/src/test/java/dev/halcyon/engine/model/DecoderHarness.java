@@ -141,10 +141,10 @@ final class DecoderHarness implements AutoCloseable {
       for (int i = 0; i < count; i++) {
         wanted[i] = first + i;
       }
-      DeviceBuffer out = head.project(hidden, wanted, count);
+      head.projectSamplingRows(hidden, wanted, count);
       for (int i = 0; i < count; i++) {
         float[] row = new float[head.vocabSize()];
-        backend.read(out, (long) i * row.length, row.length, row, 0);
+        backend.read(head.samplingRows(), (long) i * row.length, row.length, row, 0);
         logits.add(row);
       }
     }

@@ -97,6 +97,11 @@ final class FailingBackend implements Backend, DeviceMemory {
     }
 
     @Override
+    public DType type() {
+      return DType.F32;
+    }
+
+    @Override
     public int positions() {
       return rows;
     }

@@ -198,7 +198,7 @@ class ModelLoaderTest {
             .hasMessage("batch must have 1 to 8 rows, not " + rows);
       }
       for (int count : new int[] {0, 5}) {
-        assertThatThrownBy(() -> decoder.head().project(null, new int[8], count))
+        assertThatThrownBy(() -> decoder.head().projectSamplingRows(null, new int[8], count))
             .isInstanceOf(IllegalArgumentException.class)
             .hasMessage("count must be 1 to 4, not " + count);
       }
