@@ -46,7 +46,7 @@ final class ContextOutputs {
           cleaner);
     } catch (OutOfHostMemoryException e) {
       throw new RequestOutOfMemoryException(
-          "No memory for the request's context logits: " + e.getMessage(), e.requestedBytes(), e);
+          "No memory for the request's context logits: " + e.getMessage(), e);
     } catch (OutOfMemoryError e) {
       throw new RequestOutOfMemoryException(
           "No Java heap for the request's context logits or prompt logprobs", e);
