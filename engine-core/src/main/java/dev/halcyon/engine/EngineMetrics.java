@@ -3,7 +3,8 @@ package dev.halcyon.engine;
 import java.util.Map;
 
 /**
- * The engine's state at the end of a step; counters run since it was opened.
+ * The engine's state at the end of a step, and its memory as it is now; counters run since it was
+ * opened.
  *
  * @param runningSequences sequences in the batch
  * @param waitingSequences sequences that wait for a first or another turn

@@ -69,7 +69,7 @@ public final class GenerationExecutor implements AutoCloseable {
     thread.start();
   }
 
-  /** The metrics at the end of the last step. */
+  /** The metrics at the end of the last step, with the memory that is in use now. */
   public EngineMetrics metrics() {
     return metrics.snapshot();
   }

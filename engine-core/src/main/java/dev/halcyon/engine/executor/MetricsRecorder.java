@@ -6,6 +6,7 @@ import dev.halcyon.engine.kvcache.KvCacheManager;
 import java.util.EnumMap;
 import java.util.Map;
 import java.util.function.LongSupplier;
+import java.util.function.Supplier;
 
 /** Counts on the executor's thread, and publishes a snapshot that any thread may read. */
 final class MetricsRecorder {
@@ -22,7 +23,7 @@ final class MetricsRecorder {
   private long promptTokens;
   private long reusedTokens;
   private long generatedTokens;
-  private volatile EngineMetrics snapshot;
+  private volatile Supplier<EngineMetrics> latest;
 
   MetricsRecorder(
       KvCacheManager kv,
@@ -37,7 +38,7 @@ final class MetricsRecorder {
   }
 
   EngineMetrics snapshot() {
-    return snapshot;
+    return latest.get();
   }
 
   void promptStarted(int length, int reused) {
@@ -57,33 +58,44 @@ final class MetricsRecorder {
   }
 
   void publish() {
-    snapshot =
-        snapshot(
+    latest =
+        read(
             scheduler.runningCount(),
             scheduler.waitingCount(),
             kv.availableBlocks(),
             rate.perSecond());
   }
 
-  /** The last snapshot, once nothing runs any more and memory was freed. */
+  /** The last state, once nothing runs any more and memory was freed. */
   void close() {
-    snapshot = snapshot(0, 0, kv.totalBlocks(), 0);
+    latest = read(0, 0, kv.totalBlocks(), 0);
   }
 
-  private EngineMetrics snapshot(int running, int waiting, int freeBlocks, double perSecond) {
-    return new EngineMetrics(
-        running,
-        waiting,
-        kv.totalBlocks(),
-        freeBlocks,
-        steps,
-        promptTokens,
-        reusedTokens,
-        generatedTokens,
-        scheduler.pauses(),
-        perSecond,
-        finished,
-        deviceMemoryUsed.getAsLong(),
-        hostMemoryUsed.getAsLong());
+  /**
+   * The state as of now, but for memory: callers free results whether or not anything runs, and it
+   * is read when asked for.
+   */
+  private Supplier<EngineMetrics> read(int running, int waiting, int freeBlocks, double perSecond) {
+    long stepsNow = steps;
+    long promptTokensNow = promptTokens;
+    long reusedTokensNow = reusedTokens;
+    long generatedTokensNow = generatedTokens;
+    long pausesNow = scheduler.pauses();
+    Map<FinishReason, Long> finishedNow = Map.copyOf(finished);
+    return () ->
+        new EngineMetrics(
+            running,
+            waiting,
+            kv.totalBlocks(),
+            freeBlocks,
+            stepsNow,
+            promptTokensNow,
+            reusedTokensNow,
+            generatedTokensNow,
+            pausesNow,
+            perSecond,
+            finishedNow,
+            deviceMemoryUsed.getAsLong(),
+            hostMemoryUsed.getAsLong());
   }
 }
