@@ -12,8 +12,15 @@ import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.BackendOptions;
 import dev.halcyon.engine.backend.BackendProvider;
 import dev.halcyon.engine.backend.BackendSelector;
+import dev.halcyon.engine.logits.ContextLogitsPlan;
+import dev.halcyon.engine.logits.DeviceBuffer;
+import dev.halcyon.engine.logits.HeadDescription;
+import dev.halcyon.engine.logits.LmHead;
+import dev.halcyon.engine.logits.LogitsType;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
+import dev.halcyon.engine.logits.RankGroup;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.ServiceLoader;
@@ -86,6 +93,72 @@ class OpenModelMemoryTest {
     Budgeted exact = new Budgeted(needed);
     OpenModel.open(options, new BackendSelector(List.of(exact))).executor().close();
     assertThat(exact.opened.memory().used()).isZero();
+  }
+
+  @Test
+  void theWorkspaceOfContextLogitsComesBeforeTheKvCache() {
+    EngineOptions options = options(TinyCheckpoint.write(directory.resolve("workspace")));
+    RiggedBackend backend = new RiggedBackend();
+    long[] workspace = {0};
+    List<Long> usedBeforeKv = new ArrayList<>();
+    List<Long> usedBeforeWorkspace = new ArrayList<>();
+    backend.fault(
+        (operation, purpose, bytes) -> {
+          if (operation.equals("allocateKv")) {
+            usedBeforeKv.add(backend.deviceUsed());
+          } else if (operation.equals(RiggedBackend.DEVICE) && purpose.contains("resident")) {
+            usedBeforeWorkspace.add(backend.deviceUsed());
+            workspace[0] += bytes;
+          }
+        });
+    OpenModel model = OpenModel.open(options, new BackendSelector(List.of(backend)));
+    // 32 rows of 448 float32 entries: on one rank a float32 head needs nothing else.
+    assertThat(workspace[0]).isEqualTo(32 * 448 * 4);
+    assertThat(workspace[0])
+        .isEqualTo(ContextLogitsPlan.workspaceBytes(new TinyHead(), RankGroup.single()));
+    assertThat(usedBeforeKv).hasSize(1);
+    assertThat(usedBeforeKv.get(0) - usedBeforeWorkspace.get(0)).isEqualTo(workspace[0]);
+    model.executor().close();
+    assertThat(backend.deviceUsed()).isZero();
+  }
+
+  /** The shape of the tiny model's head. */
+  private record TinyHead() implements LmHead {
+
+    @Override
+    public HeadDescription description() {
+      return HeadDescription.whole(HeadDescription.Weights.F32, TinyCheckpoint.VOCAB);
+    }
+
+    @Override
+    public int hiddenSize() {
+      return 32;
+    }
+
+    @Override
+    public int hiddenElementBytes() {
+      return Float.BYTES;
+    }
+
+    @Override
+    public int vocabSize() {
+      return TinyCheckpoint.VOCAB;
+    }
+
+    @Override
+    public int shardSize() {
+      return TinyCheckpoint.VOCAB;
+    }
+
+    @Override
+    public LogitsType outputType() {
+      return LogitsType.F32;
+    }
+
+    @Override
+    public void project(DeviceBuffer hidden, int rows, DeviceBuffer out) {
+      throw new AssertionError("a shape projects nothing");
+    }
   }
 
   private static EngineOptions options(Path checkpoint) {
