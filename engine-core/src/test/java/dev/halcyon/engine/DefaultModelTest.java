@@ -82,6 +82,49 @@ class DefaultModelTest {
     }
   }
 
+  /** All prompts at once, in chunks: every position's logprobs are the reference's. */
+  @Test
+  void promptLogprobsAreTheReferences() {
+    SamplingParams params =
+        SamplingParams.builder()
+            .temperature(0f)
+            .maxTokens(1)
+            .ignoreEos(true)
+            .promptLogprobs(5)
+            .build();
+    List<GenerationRequest> requests = new ArrayList<>();
+    for (JsonNode one : cases) {
+      requests.add(GenerationRequest.of(one.get("prompt").asText(), params));
+    }
+    List<GenerationResult> results = engine.generate(requests);
+    for (int i = 0; i < cases.size(); i++) {
+      assertPromptLogprobs(results.get(i), cases.get(i));
+    }
+  }
+
+  private static void assertPromptLogprobs(GenerationResult result, JsonNode reference) {
+    int[] prompt = ints(reference, "prompt_ids");
+    assertThat(result.promptLogprobs()).hasSize(prompt.length);
+    // The long prompt of the reference has its own tokens' logprobs alone.
+    for (int row = 0; reference.has("top5") && row < prompt.length; row++) {
+      assertTop5(result.promptLogprobs().get(row), reference.get("top5").get(row));
+    }
+    List<TokenLogprobs> byToken = result.promptLogprobsWithLeadingNull();
+    assertThat(byToken).hasSize(prompt.length);
+    assertThat(byToken.get(0)).isNull();
+    for (int i = 1; i < prompt.length; i++) {
+      assertThat(byToken.get(i).tokenId()).isEqualTo(prompt[i]);
+      assertThat(byToken.get(i).chosen().logprob())
+          .as("logprob of prompt token %d", i)
+          .isCloseTo((float) reference.get("prompt_logprobs").get(i).asDouble(), within(1e-4f));
+    }
+    TokenLogprobs last = result.promptLogprobs().get(prompt.length - 1);
+    assertThat(last.tokenId())
+        .isEqualTo(result.outputs().get(0).tokenIds().get(0))
+        .isEqualTo(ints(reference, "greedy_ids")[0]);
+    assertThat(last.chosen().rank()).isEqualTo(1);
+  }
+
   @Test
   void generationLogitsGiveTheLogprobs() {
     SamplingParams params =

@@ -20,9 +20,9 @@ import java.util.List;
  * @param files its files
  * @param reference its reference.json
  */
-record Fixture(String name, ModelFiles files, JsonNode reference) {
+public record Fixture(String name, ModelFiles files, JsonNode reference) {
 
-  static final List<String> NAMES =
+  public static final List<String> NAMES =
       List.of(
           "llama2",
           "llama3-gqa-tied",
@@ -48,9 +48,9 @@ record Fixture(String name, ModelFiles files, JsonNode reference) {
           "cohere2-bias");
 
   /** A prompt, its logits [promptIds.length][vocab] and the ids that follow it greedily. */
-  record Case(int[] promptIds, float[][] logits, int[] greedyIds) {}
+  public record Case(int[] promptIds, float[][] logits, int[] greedyIds) {}
 
-  static Fixture open(String name) {
+  public static Fixture open(String name) {
     try {
       ModelFiles files = ModelFiles.directory(directory(name));
       byte[] reference = files.read("reference.json").orElseThrow();
@@ -60,7 +60,7 @@ record Fixture(String name, ModelFiles files, JsonNode reference) {
     }
   }
 
-  static Path directory(String name) {
+  public static Path directory(String name) {
     String config = "fixtures/models/" + name + "/config.json";
     try {
       return Path.of(Fixture.class.getClassLoader().getResource(config).toURI()).getParent();
@@ -78,7 +78,7 @@ record Fixture(String name, ModelFiles files, JsonNode reference) {
     }
   }
 
-  List<Case> cases() {
+  public List<Case> cases() {
     List<Case> cases = new ArrayList<>();
     int vocab = reference.get("vocab_size").intValue();
     for (JsonNode node : reference.get("cases")) {
