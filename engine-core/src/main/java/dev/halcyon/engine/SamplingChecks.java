@@ -30,10 +30,8 @@ final class SamplingChecks {
 
   static void inRange(String name, Integer value, int low, int high) {
     if (value != null && (value < low || value > high)) {
-      throw refused(
-          name,
-          value,
-          high == Integer.MAX_VALUE ? "at least " + low : "a number from " + low + " to " + high);
+      String most = low == high ? "" + low : "a number from " + low + " to " + high;
+      throw refused(name, value, high == Integer.MAX_VALUE ? "at least " + low : most);
     }
   }
 

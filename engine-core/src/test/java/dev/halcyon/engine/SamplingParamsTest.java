@@ -30,6 +30,7 @@ class SamplingParamsTest {
     assertThat(params.skipSpecialTokens()).isTrue();
     assertThat(params.includeStopInOutput()).isFalse();
     assertThat(params.ignoreEos()).isFalse();
+    assertThat(params.simpleLogprobs()).isFalse();
     assertThat(params.returnContextLogits()).isFalse();
     assertThat(params.returnGenerationLogits()).isFalse();
     assertThat(params.stop()).isEmpty();
@@ -77,6 +78,7 @@ class SamplingParamsTest {
           b -> b.logitsProcessor((prompt, generated, logits) -> logits),
           b -> b.logprobs(0),
           b -> b.promptLogprobs(0),
+          b -> b.simpleLogprobs(true),
           b -> b.returnContextLogits(true),
           b -> b.returnGenerationLogits(true),
           b -> b.truncatePromptTokens(1),
@@ -113,6 +115,40 @@ class SamplingParamsTest {
     assertThat(unset.temperature()).isNull();
     assertThat(unset.logprobs()).isNull();
     assertThat(unset.seed()).isNull();
+  }
+
+  @Test
+  void whatIsReturnedOfThePromptTravelsThroughCopiesUnchanged() {
+    SamplingParams zero =
+        SamplingParams.builder()
+            .returnContextLogits(false)
+            .promptLogprobs(0)
+            .simpleLogprobs(true)
+            .build();
+    SamplingParams copy = zero.toBuilder().maxTokens(3).build().toBuilder().build();
+    assertThat(copy.returnContextLogits()).isFalse();
+    assertThat(copy.promptLogprobs()).isZero();
+    assertThat(copy.simpleLogprobs()).isTrue();
+    SamplingParams unset = copy.toBuilder().promptLogprobs(null).build().toBuilder().build();
+    assertThat(unset.promptLogprobs()).as("null is not 0").isNull();
+    assertThat(unset.simpleLogprobs()).isTrue();
+    assertThat(unset).isNotEqualTo(copy);
+    SamplingParams plain = copy.toBuilder().simpleLogprobs(false).build().toBuilder().build();
+    assertThat(plain.simpleLogprobs()).isFalse();
+    assertThat(plain.promptLogprobs()).isZero();
+    SamplingParams full = plain.toBuilder().returnContextLogits(true).build().toBuilder().build();
+    assertThat(full.returnContextLogits()).isTrue();
+    assertThat(full.toBuilder().returnContextLogits(false).build()).isEqualTo(plain);
+  }
+
+  @Test
+  void theSimpleFormatHasNoMostLikelyTokens() {
+    refused(
+        b -> b.simpleLogprobs(true).promptLogprobs(1),
+        "promptLogprobs, with simpleLogprobs, is 1, expected 0");
+    refused(b -> b.simpleLogprobs(true).logprobs(2), "logprobs, with simpleLogprobs, is 2");
+    assertThatCode(() -> SamplingParams.builder().simpleLogprobs(true).logprobs(0).build())
+        .doesNotThrowAnyException();
   }
 
   @Test
