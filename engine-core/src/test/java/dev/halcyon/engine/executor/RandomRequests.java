@@ -1,6 +1,7 @@
 package dev.halcyon.engine.executor;
 
 import dev.halcyon.engine.GenerationRequest;
+import dev.halcyon.engine.PrefixReuse;
 import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.TinyCheckpoint;
 import java.time.Duration;
@@ -61,7 +62,8 @@ final class RandomRequests {
         GenerationRequest.builder(prompt())
             .params(params())
             .priority(random.nextInt(8) == 0 ? random.nextInt(3) - 1 : 0)
-            .cacheSalt(random.nextInt(5) == 0 ? "tenant" : null);
+            .cacheSalt(random.nextInt(5) == 0 ? "tenant" : null)
+            .prefixReuse(random.nextInt(10) == 0 ? PrefixReuse.NEVER : PrefixReuse.AUTO);
     if (fate == Fate.TIMES_OUT) {
       request.timeout(Duration.ofNanos(1 + random.nextInt(20_000_000)));
     }
@@ -106,6 +108,8 @@ final class RandomRequests {
       params.logprobs(random.nextInt(4));
     }
     params.returnGenerationLogits(random.nextInt(5) == 0);
+    params.returnContextLogits(random.nextInt(5) == 0);
+    params.promptLogprobs(random.nextInt(4) == 0 ? (Integer) random.nextInt(4) : null);
     params.n(random.nextInt(6) == 0 ? 2 + random.nextInt(2) : 1);
     stops(params, maxTokens);
     return params.build();

@@ -12,6 +12,7 @@ import dev.halcyon.engine.GenerationDelta;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationOutput;
 import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.LogitsView;
 import dev.halcyon.engine.TinyCheckpoint;
 import dev.halcyon.engine.TokenLogprobs;
 import dev.halcyon.engine.executor.RandomRequests.Case;
@@ -91,6 +92,7 @@ class RandomizedExecutorTest {
       end = engine.metrics();
     }
     assertThat(end.deviceMemoryUsed()).isZero();
+    assertThat(end.hostMemoryUsed()).isZero();
     if (policy == CapacityPolicy.MAX_UTILIZATION && maxBatchTokens > BLOCK) {
       // With one block a step too few sequences run at once to fill the cache for certain.
       assertThat(end.pauses()).as("the cache is small enough to make pauses").isPositive();
@@ -143,6 +145,7 @@ class RandomizedExecutorTest {
   private static void assertDeltasAddUp(GenerationHandle handle) {
     List<GenerationDelta> deltas = handle.stream().toList();
     GenerationResult result = handle.await();
+    assertRowsInFirstDeltaAlone(deltas, result);
     for (GenerationOutput output : result.outputs()) {
       StringBuilder text = new StringBuilder();
       List<Integer> ids = new ArrayList<>();
@@ -158,6 +161,14 @@ class RandomizedExecutorTest {
       assertThat(text.toString()).isEqualTo(output.text());
       assertThat(ids).isEqualTo(output.tokenIds());
       assertThat(reason).isEqualTo(output.finishReason());
+    }
+  }
+
+  private static void assertRowsInFirstDeltaAlone(
+      List<GenerationDelta> deltas, GenerationResult result) {
+    for (int i = 0; i < deltas.size(); i++) {
+      assertThat(deltas.get(i).contextLogits()).isSameAs(i == 0 ? result.contextLogits() : null);
+      assertThat(deltas.get(i).promptLogprobs()).isEqualTo(i == 0 ? result.promptLogprobs() : null);
     }
   }
 
@@ -184,6 +195,38 @@ class RandomizedExecutorTest {
         assertSame(output, expected.outputs().get(output.index()));
       }
     }
+    assertSameRowsOfPrompt(one, result, expected, early);
+    result.close();
+    expected.close();
+    if (early) {
+      unstopped.close();
+    }
+  }
+
+  /** A request that ended early may have what it got of its prompt before. */
+  private static void assertSameRowsOfPrompt(
+      Case one, GenerationResult result, GenerationResult expected, boolean early) {
+    boolean wantsLogits = one.request().params().returnContextLogits();
+    boolean wantsLogprobs = one.request().params().promptLogprobs() != null;
+    if (!early) {
+      assertThat(result.contextLogits() != null).isEqualTo(wantsLogits);
+      assertThat(result.promptLogprobs() != null).isEqualTo(wantsLogprobs);
+    }
+    if (result.contextLogits() != null) {
+      assertThat(result.contextLogits().rows()).isEqualTo(one.request().promptIds().length);
+      assertSameRows(result.contextLogits(), expected.contextLogits());
+    }
+    if (result.promptLogprobs() != null) {
+      assertThat(result.promptLogprobs()).hasSize(one.request().promptIds().length);
+      assertSameLogprobs(result.promptLogprobs(), expected.promptLogprobs());
+    }
+  }
+
+  private static void assertSameRows(LogitsView got, LogitsView expected) {
+    assertThat(got.rows()).isEqualTo(expected.rows());
+    for (int row = 0; row < got.rows(); row++) {
+      assertThat(got.row(row)).isEqualTo(expected.row(row));
+    }
   }
 
   private static void assertSame(GenerationOutput output, GenerationOutput expected) {
@@ -201,10 +244,7 @@ class RandomizedExecutorTest {
       assertThat(output.generationLogits()).isNull();
     } else {
       assertThat(output.generationLogits().rows()).isEqualTo(output.tokenIds().size());
-      for (int row = 0; row < output.tokenIds().size(); row++) {
-        assertThat(output.generationLogits().row(row))
-            .isEqualTo(expected.generationLogits().row(row));
-      }
+      assertSameRows(output.generationLogits(), expected.generationLogits());
     }
   }
 
