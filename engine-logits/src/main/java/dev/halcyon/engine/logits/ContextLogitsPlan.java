@@ -17,8 +17,12 @@ public final class ContextLogitsPlan implements AutoCloseable {
   /** The rows of the resident workspace. */
   public static final int RESIDENT_ROWS = ResidentWorkspace.ROWS;
 
-  /** The most memory that optional buffers take: more would make nothing faster. */
-  public static final long OPTIONAL_BYTES = 40L << 20;
+  /**
+   * The most memory that optional buffers take. Each projection reads all of the head's weights, so
+   * more rows at a time cost less a row; this much and the resident workspace of a float32 head of
+   * 131072 entries are 64 MiB.
+   */
+  public static final long OPTIONAL_BYTES = 48L << 20;
 
   private static final Logger LOG = LoggerFactory.getLogger(ContextLogitsPlan.class);
 

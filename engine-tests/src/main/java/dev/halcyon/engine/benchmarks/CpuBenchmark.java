@@ -2,9 +2,7 @@ package dev.halcyon.engine.benchmarks;
 
 import dev.halcyon.engine.BackendChoice;
 import dev.halcyon.engine.Engine;
-import java.io.IOException;
 import java.io.PrintWriter;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
@@ -170,7 +168,7 @@ public final class CpuBenchmark implements Callable<Integer> {
   }
 
   private void printSetting(PrintWriter out, ModelShape shape, Path checkpoint) {
-    out.printf("%s, %d threads, JDK %s%n", processor(), threads, Runtime.version());
+    out.println(Machine.describe(threads));
     out.printf(
         Locale.ROOT,
         "checkpoint %s: BF16, %.3f GB of weights read by a decode step%n%n",
@@ -186,19 +184,5 @@ public final class CpuBenchmark implements Callable<Integer> {
           peer.peer(), peer.error() == null ? peer.setting() : "no result: " + peer.error());
     }
     out.flush();
-  }
-
-  /** The processor's name where the system tells it, else its architecture. */
-  private static String processor() {
-    Path info = Path.of("/proc/cpuinfo");
-    try (var lines = Files.lines(info)) {
-      return lines
-          .filter(line -> line.startsWith("model name"))
-          .map(line -> line.substring(line.indexOf(':') + 1).strip())
-          .findFirst()
-          .orElse(System.getProperty("os.arch"));
-    } catch (IOException e) {
-      return System.getProperty("os.arch");
-    }
   }
 }

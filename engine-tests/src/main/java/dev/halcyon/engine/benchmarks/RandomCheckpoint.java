@@ -25,16 +25,15 @@ final class RandomCheckpoint {
 
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final short BF16_ONE = 0x3f80;
-  private static final float STANDARD_DEVIATION = 0.02f;
   private static final int CONTEXT = 2048;
   private static final int BUFFER_BYTES = 1 << 22;
 
   private final ModelShape shape;
-  private long state;
+  private final RandomWeights weights;
 
   private RandomCheckpoint(ModelShape shape, long seed) {
     this.shape = shape;
-    this.state = seed;
+    this.weights = new RandomWeights(seed);
   }
 
   /**
@@ -178,25 +177,10 @@ final class RandomCheckpoint {
       if (tensor.isVector()) {
         buffer.putShort(BF16_ONE);
       } else {
-        buffer.putShort(i < zeros ? 0 : nextWeight());
+        buffer.putShort(i < zeros ? 0 : weights.next());
       }
     }
     drain(buffer, channel);
-  }
-
-  /** A BF16 value from a sum of four uniform ones, which is close to normal. */
-  private short nextWeight() {
-    // SplitMix64 (Steele, Lea and Flood, 2014).
-    state += 0x9e3779b97f4a7c15L;
-    long z = state;
-    z = (z ^ (z >>> 30)) * 0xbf58476d1ce4e5b9L;
-    z = (z ^ (z >>> 27)) * 0x94d049bb133111ebL;
-    z ^= z >>> 31;
-    int sum =
-        (int) ((z & 0xffff) + (z >>> 16 & 0xffff) + (z >>> 32 & 0xffff) + (z >>> 48 & 0xffff));
-    // Four uniform values of [0, 65536) have mean 131072 and standard deviation 65536 / sqrt(3).
-    float value = (sum - 131072) * (STANDARD_DEVIATION * 1.7320508f / 65536f);
-    return (short) (Float.floatToRawIntBits(value) >>> 16);
   }
 
   private static void drain(ByteBuffer buffer, FileChannel channel) {

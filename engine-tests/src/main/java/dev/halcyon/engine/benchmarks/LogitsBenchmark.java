@@ -1,0 +1,123 @@
+package dev.halcyon.engine.benchmarks;
+
+import dev.halcyon.engine.backend.HostTensor;
+import java.io.PrintWriter;
+import java.util.EnumMap;
+import java.util.Locale;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Spec;
+
+/**
+ * Measures what context logits and prompt logprobs cost on the CPU backend over the bare projection
+ * of the same rows through the same head, in one run: time, device memory and host memory.
+ * docs/performance.md says how to read the result.
+ */
+@Command(
+    name = "logits-benchmark",
+    mixinStandardHelpOptions = true,
+    sortOptions = false,
+    description = "Measures context logits and prompt logprobs against the bare projection.")
+public final class LogitsBenchmark implements Callable<Integer> {
+
+  private static final long SEED = 1;
+  private static final int SGEMM_PASSES = 5;
+
+  @Spec private CommandSpec spec;
+
+  @Option(
+      names = "--rows",
+      paramLabel = "N",
+      description = "tokens of the prompt (default: ${DEFAULT-VALUE})")
+  private int rows = 2048;
+
+  @Option(
+      names = "--vocab",
+      paramLabel = "N",
+      description = "vocabulary entries of the head (default: ${DEFAULT-VALUE})")
+  private int vocabSize = 131_072;
+
+  @Option(
+      names = "--hidden",
+      paramLabel = "N",
+      description = "elements of a hidden row (default: ${DEFAULT-VALUE})")
+  private int hiddenSize = 2048;
+
+  @Option(
+      names = "--chunk",
+      paramLabel = "N",
+      description = "tokens of a step, as the engine's maxBatchTokens (default: ${DEFAULT-VALUE})")
+  private int chunkRows = 1024;
+
+  @Option(
+      names = "--threads",
+      paramLabel = "N",
+      description = "threads of everything measured (default: ${DEFAULT-VALUE})")
+  private int threads = Runtime.getRuntime().availableProcessors();
+
+  @Option(
+      names = "--runs",
+      paramLabel = "N",
+      description = "runs of each, in turn; the best one counts (default: ${DEFAULT-VALUE})")
+  private int runs = 2;
+
+  @Option(
+      names = "--sgemm-size",
+      paramLabel = "N",
+      description = "rows and columns of sgemm's matrices (default: ${DEFAULT-VALUE})")
+  private int sgemmSize = 4096;
+
+  public static void main(String[] args) {
+    System.exit(new CommandLine(new LogitsBenchmark()).execute(args));
+  }
+
+  @Override
+  public Integer call() throws Exception {
+    PrintWriter out = spec.commandLine().getOut();
+    out.println(Machine.describe(threads));
+    out.printf(
+        "%d rows in steps of %d, a BF16 head of %d entries of %d elements, best of %d runs%n",
+        rows, chunkRows, vocabSize, hiddenSize, runs);
+    out.flush();
+    HostTensor weights = RandomHead.weights(vocabSize, hiddenSize, SEED);
+    double peak = sgemmPeak();
+    double operations = 2.0 * rows * vocabSize * hiddenSize;
+    out.printf(
+        Locale.ROOT,
+        "limit: %.2f s, %.3f TFLOP at OpenBLAS's %.0f GFLOP/s%n%n",
+        operations / peak,
+        operations / 1e12,
+        peak / 1e9);
+    out.flush();
+    out.print(new LogitsTable(operations, peak).render(measure(weights)));
+    out.flush();
+    return 0;
+  }
+
+  private double sgemmPeak() throws Exception {
+    ExecutorService pool = Executors.newFixedThreadPool(threads);
+    try {
+      return SgemmPeak.measure(pool, threads, sgemmSize, SGEMM_PASSES);
+    } finally {
+      pool.shutdown();
+    }
+  }
+
+  /** In turn, so that a machine that is slow for a while is so to all of them. */
+  private Map<LogitsScenario, LogitsCost> measure(HostTensor weights) {
+    LogitsMeasurement measurement = new LogitsMeasurement(weights, rows, chunkRows, threads);
+    Map<LogitsScenario, LogitsCost> costs = new EnumMap<>(LogitsScenario.class);
+    for (int run = 0; run < runs; run++) {
+      for (LogitsScenario scenario : LogitsScenario.values()) {
+        costs.merge(scenario, measurement.measure(scenario, run == 0), LogitsCost::best);
+      }
+    }
+    return costs;
+  }
+}

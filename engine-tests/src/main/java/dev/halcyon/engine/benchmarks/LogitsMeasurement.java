@@ -1,0 +1,188 @@
+package dev.halcyon.engine.benchmarks;
+
+import dev.halcyon.engine.backend.Backend;
+import dev.halcyon.engine.backend.BackendOptions;
+import dev.halcyon.engine.backend.BackendSelector;
+import dev.halcyon.engine.backend.HostTensor;
+import dev.halcyon.engine.logits.BatchDescription;
+import dev.halcyon.engine.logits.ContextLogits;
+import dev.halcyon.engine.logits.ContextLogitsPlan;
+import dev.halcyon.engine.logits.DeviceBuffer;
+import dev.halcyon.engine.logits.FullLogits;
+import dev.halcyon.engine.logits.PromptLogprobs;
+import dev.halcyon.engine.logits.RankGroup;
+import java.lang.management.ManagementFactory;
+import java.util.Random;
+
+/**
+ * Runs the scenarios of {@link LogitsBenchmark}, each on a backend of its own with the memory that
+ * it is about. The same hidden rows stand for every chunk of a prompt.
+ */
+final class LogitsMeasurement {
+
+  /** Device memory beside what a scenario needs: room for buffers that are optional. */
+  private static final long SLACK_BYTES = 128L << 20;
+
+  private static final long SEED = 7;
+
+  private final HostTensor weights;
+  private final int rows;
+  private final int chunkRows;
+  private final int threads;
+
+  /**
+   * @param weights [vocabSize, hiddenSize]
+   * @param rows the prompt's length
+   * @param chunkRows the rows of a step
+   */
+  LogitsMeasurement(HostTensor weights, int rows, int chunkRows, int threads) {
+    this.weights = weights;
+    this.rows = rows;
+    this.chunkRows = Math.min(rows, chunkRows);
+    this.threads = threads;
+  }
+
+  /**
+   * Measures one run.
+   *
+   * @param warmUp whether to compute one step first that is not measured
+   */
+  LogitsCost measure(LogitsScenario scenario, boolean warmUp) {
+    BackendOptions options =
+        new BackendOptions(threads, deviceBytes(scenario), FullLogits.bytes(rows, vocabSize()), 0);
+    try (Backend backend = BackendSelector.onClassPath().open("cpu", options);
+        RandomHead head = new RandomHead(backend, weights);
+        DeviceBuffer hidden =
+            backend
+                .memory()
+                .allocate(backend.activationBytes(chunkRows, weights.cols()), "hidden rows")) {
+      fill(backend, hidden);
+      return scenario == LogitsScenario.BARE
+          ? bare(backend, head, hidden, warmUp)
+          : planned(backend, head, hidden, scenario, warmUp);
+    }
+  }
+
+  private int vocabSize() {
+    return weights.rows();
+  }
+
+  private long deviceBytes(LogitsScenario scenario) {
+    long needed = Float.BYTES * (long) chunkRows * weights.cols();
+    if (scenario == LogitsScenario.FULL_ON_HOST) {
+      // Less than the storage even where that is small, and room for the resident workspace.
+      return needed
+          + FullLogits.bytes(ContextLogitsPlan.RESIDENT_ROWS, vocabSize())
+          + Math.min(SLACK_BYTES, FullLogits.bytes(rows, vocabSize()) - 1);
+    }
+    int stored =
+        switch (scenario) {
+          case BARE -> chunkRows;
+          case FULL_ON_DEVICE -> rows;
+          default -> 0;
+        };
+    return needed
+        + FullLogits.bytes(stored, vocabSize())
+        + FullLogits.bytes(ContextLogitsPlan.RESIDENT_ROWS, vocabSize())
+        + SLACK_BYTES;
+  }
+
+  private void fill(Backend backend, DeviceBuffer hidden) {
+    Random random = new Random(SEED);
+    float[] row = new float[weights.cols()];
+    for (int i = 0; i < chunkRows; i++) {
+      for (int j = 0; j < row.length; j++) {
+        row[j] = (float) random.nextGaussian();
+      }
+      backend.write(row, 0, row.length, hidden, (long) i * row.length);
+    }
+  }
+
+  /** The projection alone, chunk by chunk into one buffer. */
+  private LogitsCost bare(Backend backend, RandomHead head, DeviceBuffer hidden, boolean warmUp) {
+    long bytes = FullLogits.bytes(chunkRows, vocabSize());
+    try (DeviceBuffer out = backend.memory().allocate(bytes, "logits")) {
+      // Also touches the buffer, whose pages are no part of the projection.
+      head.project(hidden, warmUp ? chunkRows : 1, out);
+      backend.synchronize();
+      long start = System.nanoTime();
+      for (int position = 0; position < rows; position += chunkRows) {
+        head.project(hidden, Math.min(chunkRows, rows - position), out);
+      }
+      backend.synchronize();
+      return new LogitsCost(seconds(start), 0, bytes, 0);
+    }
+  }
+
+  private LogitsCost planned(
+      Backend backend,
+      RandomHead head,
+      DeviceBuffer hidden,
+      LogitsScenario scenario,
+      boolean warmUp) {
+    PeakDevice device = new PeakDevice(backend);
+    long before = backend.memory().used();
+    try (ContextLogitsPlan plan = new ContextLogitsPlan(head, device, RankGroup.single())) {
+      plan.warmUp(hidden, chunkRows);
+      long workspace = backend.memory().used() - before;
+      if (warmUp) {
+        try (ContextLogits first = open(plan, chunkRows, scenario)) {
+          project(plan, first, hidden);
+        }
+      }
+      long heapBefore = usedHeap();
+      long start = System.nanoTime();
+      try (ContextLogits target = open(plan, rows, scenario)) {
+        project(plan, target, hidden);
+        backend.synchronize();
+        double seconds = seconds(start);
+        long heap = Math.max(0, usedHeap() - heapBefore);
+        requirePlace(target, scenario);
+        return new LogitsCost(
+            seconds,
+            workspace,
+            device.peakBytes() - before - workspace,
+            device.peakHostBytes() + heap);
+      }
+    }
+  }
+
+  private static ContextLogits open(ContextLogitsPlan plan, int rows, LogitsScenario scenario) {
+    Integer topK = scenario.topK();
+    return plan.open(
+        "benchmark",
+        rows,
+        scenario.full(),
+        topK == null ? null : new PromptLogprobs(new int[rows], topK, true));
+  }
+
+  private void project(ContextLogitsPlan plan, ContextLogits target, DeviceBuffer hidden) {
+    while (!target.complete()) {
+      int position = target.scored();
+      int count = Math.min(chunkRows, target.promptLength() - position);
+      plan.project(target, BatchDescription.PLAIN, hidden, 0, position, count, null);
+    }
+  }
+
+  /** A figure must not stand for another scenario than it says. */
+  private static void requirePlace(ContextLogits target, LogitsScenario scenario) {
+    try (FullLogits full = target.takeFull()) {
+      boolean right =
+          full == null
+              ? !scenario.full()
+              : full.onDevice() == (scenario == LogitsScenario.FULL_ON_DEVICE);
+      if (!right) {
+        throw new IllegalStateException("the rows of '" + scenario.title() + "' lie elsewhere");
+      }
+    }
+  }
+
+  private static double seconds(long start) {
+    return (System.nanoTime() - start) / 1e9;
+  }
+
+  private static long usedHeap() {
+    System.gc();
+    return ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed();
+  }
+}

@@ -1,0 +1,149 @@
+package dev.halcyon.engine.benchmarks;
+
+import dev.halcyon.engine.logits.DeviceBuffer;
+import dev.halcyon.engine.logits.DeviceMemory;
+import dev.halcyon.engine.logits.HostBuffer;
+import dev.halcyon.engine.logits.HostMemory;
+import dev.halcyon.engine.logits.LogitsDevice;
+import dev.halcyon.engine.logits.LogitsType;
+import dev.halcyon.engine.logits.PromptLogprobs;
+
+/**
+ * A device that remembers the most memory that was held at once. Allocations go to the device as
+ * they are; what is held rises with them alone, so that looking after each one misses no peak.
+ */
+final class PeakDevice implements LogitsDevice {
+
+  private final LogitsDevice device;
+  private final PeakMemory memory;
+  private final PeakHostMemory hostMemory;
+
+  PeakDevice(LogitsDevice device) {
+    this.device = device;
+    this.memory = new PeakMemory(device.memory());
+    this.hostMemory = new PeakHostMemory(device.hostMemory());
+  }
+
+  /** The most bytes of device memory held at once. */
+  long peakBytes() {
+    return memory.peak;
+  }
+
+  /** The most bytes of host memory held at once. */
+  long peakHostBytes() {
+    return hostMemory.peak;
+  }
+
+  @Override
+  public DeviceMemory memory() {
+    return memory;
+  }
+
+  @Override
+  public HostMemory hostMemory() {
+    return hostMemory;
+  }
+
+  @Override
+  public void toFloat32(DeviceBuffer from, LogitsType type, long count, DeviceBuffer to) {
+    device.toFloat32(from, type, count, to);
+  }
+
+  @Override
+  public void copy(DeviceBuffer from, DeviceBuffer to, long bytes) {
+    device.copy(from, to, bytes);
+  }
+
+  @Override
+  public void download(DeviceBuffer from, long count, HostBuffer to, long toFirst) {
+    device.download(from, count, to, toFirst);
+  }
+
+  @Override
+  public void write(float[] from, int fromIndex, int count, DeviceBuffer to, long first) {
+    device.write(from, fromIndex, count, to, first);
+  }
+
+  @Override
+  public void read(
+      DeviceBuffer from, LogitsType type, long first, int count, float[] to, int toIndex) {
+    device.read(from, type, first, count, to, toIndex);
+  }
+
+  @Override
+  public void joinShards(
+      DeviceBuffer shards, LogitsType type, int ranks, int rows, int cols, DeviceBuffer out) {
+    device.joinShards(shards, type, ranks, rows, cols, out);
+  }
+
+  @Override
+  public void reduce(DeviceBuffer logits, int rows, int cols, PromptLogprobs out, int firstEntry) {
+    device.reduce(logits, rows, cols, out, firstEntry);
+  }
+
+  private static final class PeakMemory implements DeviceMemory {
+
+    private final DeviceMemory memory;
+    private long peak;
+
+    PeakMemory(DeviceMemory memory) {
+      this.memory = memory;
+      this.peak = memory.used();
+    }
+
+    @Override
+    public DeviceBuffer allocate(long bytes, String purpose) {
+      DeviceBuffer buffer = memory.allocate(bytes, purpose);
+      peak = Math.max(peak, memory.used());
+      return buffer;
+    }
+
+    @Override
+    public long capacity() {
+      return memory.capacity();
+    }
+
+    @Override
+    public long used() {
+      return memory.used();
+    }
+
+    @Override
+    public long maxBufferBytes() {
+      return memory.maxBufferBytes();
+    }
+  }
+
+  private static final class PeakHostMemory implements HostMemory {
+
+    private final HostMemory memory;
+    private long peak;
+
+    PeakHostMemory(HostMemory memory) {
+      this.memory = memory;
+      this.peak = memory.used();
+    }
+
+    @Override
+    public HostBuffer allocate(long bytes, String purpose) {
+      HostBuffer buffer = memory.allocate(bytes, purpose);
+      peak = Math.max(peak, memory.used());
+      return buffer;
+    }
+
+    @Override
+    public long capacity() {
+      return memory.capacity();
+    }
+
+    @Override
+    public long used() {
+      return memory.used();
+    }
+
+    @Override
+    public long maxBufferBytes() {
+      return memory.maxBufferBytes();
+    }
+  }
+}
