@@ -70,10 +70,10 @@ final class LogitsMeasurement {
   private long deviceBytes(LogitsScenario scenario) {
     long needed = Float.BYTES * (long) chunkRows * weights.cols();
     if (scenario == LogitsScenario.FULL_ON_HOST) {
-      // Less than the storage even where that is small, and room for the resident workspace.
+      // Room for the resident workspace, and less than storage takes, for one step (warm-up) too.
       return needed
           + FullLogits.bytes(ContextLogitsPlan.RESIDENT_ROWS, vocabSize())
-          + Math.min(SLACK_BYTES, FullLogits.bytes(rows, vocabSize()) - 1);
+          + Math.min(SLACK_BYTES, FullLogits.bytes(chunkRows, vocabSize()) - 1);
     }
     int stored =
         switch (scenario) {
