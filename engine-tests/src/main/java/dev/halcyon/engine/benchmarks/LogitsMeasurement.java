@@ -126,9 +126,7 @@ final class LogitsMeasurement {
       plan.warmUp(hidden, chunkRows);
       long workspace = backend.memory().used() - before;
       if (warmUp) {
-        try (ContextLogits first = open(plan, chunkRows, scenario)) {
-          project(plan, first, hidden);
-        }
+        warmUp(plan, hidden, scenario);
       }
       long heapBefore = usedHeap();
       long start = System.nanoTime();
@@ -144,6 +142,13 @@ final class LogitsMeasurement {
             device.peakBytes() - before - workspace,
             device.peakHostBytes() + heap);
       }
+    }
+  }
+
+  /** A method of its own, so that nothing of it is on the stack when the heap is measured. */
+  private void warmUp(ContextLogitsPlan plan, DeviceBuffer hidden, LogitsScenario scenario) {
+    try (ContextLogits first = open(plan, chunkRows, scenario)) {
+      project(plan, first, hidden);
     }
   }
 

@@ -78,7 +78,9 @@ final class WorkerPool implements AutoCloseable {
     }
     job.work(0);
     job.await();
-    // Nothing of a finished job, such as the buffers that its task uses, is kept alive.
+    // Nothing of a finished job, such as the buffers that its task uses, is kept alive: idle
+    // workers still know the job, to tell it from the next one.
+    job.task = null;
     current = null;
     job.rethrow();
   }
@@ -107,12 +109,14 @@ final class WorkerPool implements AutoCloseable {
   /** One call of run(). */
   private static final class Job {
     private final int count;
-    private final Task task;
     private final Thread owner;
     private final AtomicInteger next = new AtomicInteger();
     private final AtomicInteger done = new AtomicInteger();
     private volatile Throwable failure;
     private volatile boolean ownerParked;
+
+    /** Read only by those who have taken a piece, so never once all are done. */
+    private Task task;
 
     Job(int count, Task task, Thread owner) {
       this.count = count;
