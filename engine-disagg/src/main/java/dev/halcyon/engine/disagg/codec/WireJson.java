@@ -1,0 +1,102 @@
+package dev.halcyon.engine.disagg.codec;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.core.StreamReadConstraints;
+import com.fasterxml.jackson.core.StreamReadFeature;
+import com.fasterxml.jackson.databind.DeserializationFeature;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.json.JsonMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.util.Iterator;
+import java.util.Locale;
+import java.util.Set;
+import java.util.TreeSet;
+
+/** Strict JSON of bounded size: no duplicate keys, nothing behind the value, little nesting. */
+final class WireJson {
+
+  private static final int MAX_NESTING = 32;
+
+  private final ObjectMapper mapper;
+  private final long maxBytes;
+
+  /**
+   * @param maxBytes of a text
+   */
+  WireJson(long maxBytes) {
+    this.maxBytes = maxBytes;
+    StreamReadConstraints bounds =
+        StreamReadConstraints.builder()
+            .maxNestingDepth(MAX_NESTING)
+            .maxStringLength((int) Math.min(Integer.MAX_VALUE, maxBytes))
+            .maxDocumentLength(maxBytes)
+            .build();
+    this.mapper =
+        JsonMapper.builder(JsonFactory.builder().streamReadConstraints(bounds).build())
+            .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
+            .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
+            .build();
+  }
+
+  JsonNode parse(byte[] json, String field) {
+    if (json.length > maxBytes) {
+      throw new WireFormatException(
+          field, "has " + json.length + " bytes, more than the " + maxBytes + " allowed");
+    }
+    try {
+      JsonNode node = mapper.readTree(json);
+      if (node == null || node.isMissingNode()) {
+        throw new WireFormatException(field, "is empty, expected JSON");
+      }
+      return node;
+    } catch (JsonProcessingException e) {
+      throw new WireFormatException(field, "is not valid JSON: " + e.getOriginalMessage());
+    } catch (IOException e) {
+      throw new WireFormatException(field, "is not valid JSON: " + e.getMessage());
+    }
+  }
+
+  byte[] write(JsonNode node) {
+    try {
+      return mapper.writeValueAsBytes(node);
+    } catch (JsonProcessingException e) {
+      throw new IllegalStateException("a tree of plain values can't be written", e);
+    }
+  }
+
+  ObjectNode object() {
+    return mapper.createObjectNode();
+  }
+
+  /** Requires an object with known keys. */
+  static ObjectNode requireObject(JsonNode node, String field, Set<String> keys) {
+    if (!(node instanceof ObjectNode object)) {
+      throw new WireFormatException(field, "must be a JSON object, is " + kind(node));
+    }
+    for (Iterator<String> names = object.fieldNames(); names.hasNext(); ) {
+      String name = names.next();
+      if (!keys.contains(name)) {
+        throw new WireFormatException(
+            field + "." + printable(name), "is not a known field; known are " + sorted(keys));
+      }
+    }
+    return object;
+  }
+
+  static String kind(JsonNode node) {
+    return node == null ? "missing" : node.getNodeType().name().toLowerCase(Locale.ROOT);
+  }
+
+  /** A short form of a text from outside that is safe in a message. */
+  static String printable(String text) {
+    String shown = text.length() > 40 ? text.substring(0, 40) + "..." : text;
+    return shown.replaceAll("[^\\x20-\\x7e]", "?");
+  }
+
+  private static Iterable<String> sorted(Set<String> keys) {
+    return new TreeSet<>(keys);
+  }
+}
