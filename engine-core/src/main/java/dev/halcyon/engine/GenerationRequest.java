@@ -18,6 +18,7 @@ public final class GenerationRequest {
   private final int priority;
   private final Duration timeout;
   private final PrefixReuse prefixReuse;
+  private final DisaggParams disaggParams;
 
   private GenerationRequest(Builder builder) {
     this.prompt = builder.prompt;
@@ -28,6 +29,7 @@ public final class GenerationRequest {
     this.priority = builder.priority;
     this.timeout = builder.timeout;
     this.prefixReuse = builder.prefixReuse;
+    this.disaggParams = builder.disaggParams;
   }
 
   /** A request for the continuation of a text. */
@@ -74,7 +76,8 @@ public final class GenerationRequest {
         .cacheSalt(cacheSalt)
         .priority(priority)
         .timeout(timeout)
-        .prefixReuse(prefixReuse);
+        .prefixReuse(prefixReuse)
+        .disaggParams(disaggParams);
   }
 
   /** The prompt as text, or null. */
@@ -119,6 +122,11 @@ public final class GenerationRequest {
     return prefixReuse;
   }
 
+  /** Which part of the request the engine does, and what another did of it; null for all of it. */
+  public DisaggParams disaggParams() {
+    return disaggParams;
+  }
+
   /** Builds a request. */
   public static final class Builder {
 
@@ -130,6 +138,7 @@ public final class GenerationRequest {
     private int priority;
     private Duration timeout;
     private PrefixReuse prefixReuse = PrefixReuse.AUTO;
+    private DisaggParams disaggParams;
 
     private Builder() {}
 
@@ -167,6 +176,12 @@ public final class GenerationRequest {
     /** Default: {@link PrefixReuse#AUTO}. */
     public Builder prefixReuse(PrefixReuse prefixReuse) {
       this.prefixReuse = Objects.requireNonNull(prefixReuse, "prefixReuse");
+      return this;
+    }
+
+    /** Default: null, the engine does all of the request. */
+    public Builder disaggParams(DisaggParams disaggParams) {
+      this.disaggParams = disaggParams;
       return this;
     }
 

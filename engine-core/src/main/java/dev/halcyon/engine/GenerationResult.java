@@ -18,6 +18,8 @@ import java.util.List;
  *     was not computed. Entries are made when they are read
  * @param usage tokens used
  * @param timing how long it took
+ * @param disaggParams of a context-only request whose outputs are not all ended: what the decode
+ *     engine goes on with, sharing this result's logits; null otherwise
  */
 public record GenerationResult(
     long requestId,
@@ -26,7 +28,8 @@ public record GenerationResult(
     LogitsView contextLogits,
     List<TokenLogprobs> promptLogprobs,
     Usage usage,
-    RequestTiming timing)
+    RequestTiming timing,
+    DisaggParams disaggParams)
     implements AutoCloseable {
 
   public GenerationResult {

@@ -192,7 +192,8 @@ final class ActiveRequest {
         context == null ? null : context.view(),
         context == null ? null : context.logprobs(),
         new Usage(ids.size(), cachedPromptTokens, generatedTokens),
-        timing(now));
+        timing(now),
+        null);
   }
 
   private RequestTiming timing(long now) {

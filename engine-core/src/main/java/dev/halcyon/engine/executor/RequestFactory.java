@@ -1,5 +1,6 @@
 package dev.halcyon.engine.executor;
 
+import dev.halcyon.engine.DisaggChecks;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.RequestTooLargeException;
 import dev.halcyon.engine.SamplingParams;
@@ -47,6 +48,9 @@ final class RequestFactory {
     requireSupported(params);
     int[] prompt = truncated(promptIds, params.truncatePromptTokens());
     requireRightPrompt(prompt);
+    if (request.disaggParams() != null) {
+      DisaggChecks.requireFits(request.disaggParams(), params, prompt, vocabSize, false);
+    }
     Set<Integer> stopIds = new HashSet<>(params.stopTokenIds());
     if (!params.ignoreEos()) {
       stopIds.addAll(endIds);

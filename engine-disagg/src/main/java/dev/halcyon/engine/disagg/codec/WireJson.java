@@ -86,6 +86,37 @@ final class WireJson {
     return object;
   }
 
+  /** Requires an integer of a range. */
+  static int integer(JsonNode node, String field, int min, int max) {
+    if (node == null || !node.isIntegralNumber() || !node.canConvertToInt()) {
+      throw new WireFormatException(field, "must be a 32-bit integer, is " + kind(node));
+    }
+    int value = node.intValue();
+    if (value < min || value > max) {
+      throw new WireFormatException(field, "must be " + min + " to " + max + ", is " + value);
+    }
+    return value;
+  }
+
+  /** Requires the id of a token. */
+  static int tokenId(JsonNode node, String field, int vocabSize) {
+    int last = vocabSize == LogitsCodec.ANY_VOCABULARY ? Integer.MAX_VALUE : vocabSize - 1;
+    return integer(node, field, 0, last);
+  }
+
+  /** Requires a string of bounded length. */
+  static String text(JsonNode node, String field, int maxLength) {
+    if (node == null || !node.isTextual()) {
+      throw new WireFormatException(field, "must be a string, is " + kind(node));
+    }
+    String text = node.textValue();
+    if (text.length() > maxLength) {
+      throw new WireFormatException(
+          field, "has " + text.length() + " characters, more than the " + maxLength + " allowed");
+    }
+    return text;
+  }
+
   static String kind(JsonNode node) {
     return node == null ? "missing" : node.getNodeType().name().toLowerCase(Locale.ROOT);
   }
