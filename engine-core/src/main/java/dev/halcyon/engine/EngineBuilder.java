@@ -209,6 +209,11 @@ public final class EngineBuilder {
    * @throws IllegalArgumentException if options contradict one another, or no model was named
    */
   public Engine build() {
+    return Engine.open(options());
+  }
+
+  /** What the engine will be opened with, if that makes sense. */
+  EngineOptions options() {
     if (model == null && !defaultModel) {
       throw new IllegalArgumentException("no model: call model(directory) or defaultModel()");
     }
@@ -216,29 +221,28 @@ public final class EngineBuilder {
       throw new IllegalArgumentException(
           "maxBatchTokens " + maxBatchTokens + " must be at least maxBatchSize " + maxBatchSize);
     }
-    return Engine.open(
-        new EngineOptions(
-            model,
-            backend,
-            deviceIndex,
-            dtype,
-            threads,
-            deviceMemoryBytes,
-            hostMemoryBytes,
-            maxBatchSize,
-            maxBatchTokens,
-            chunkedPrefill,
-            capacityPolicy,
-            kvBlockSize,
-            kvCacheFraction,
-            kvCacheTokens,
-            prefixReuse,
-            maxQueuedRequests,
-            queueFullPolicy,
-            maxSequenceLength,
-            closeMode,
-            integrityChecks,
-            progressListener));
+    return new EngineOptions(
+        model,
+        backend,
+        deviceIndex,
+        dtype,
+        threads,
+        deviceMemoryBytes,
+        hostMemoryBytes,
+        maxBatchSize,
+        maxBatchTokens,
+        chunkedPrefill,
+        capacityPolicy,
+        kvBlockSize,
+        kvCacheFraction,
+        kvCacheTokens,
+        prefixReuse,
+        maxQueuedRequests,
+        queueFullPolicy,
+        maxSequenceLength,
+        closeMode,
+        integrityChecks,
+        progressListener);
   }
 
   private static int atLeast(int least, int value, String name) {

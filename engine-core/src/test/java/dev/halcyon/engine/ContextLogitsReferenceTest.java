@@ -9,6 +9,8 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Random;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.api.TestInstance.Lifecycle;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -19,7 +21,13 @@ import org.junit.jupiter.params.provider.MethodSource;
  * transformers, whatever the size of the chunks and whatever else is in the batch.
  */
 @Timeout(120)
-class ContextLogitsReferenceTest {
+@TestInstance(Lifecycle.PER_CLASS)
+public class ContextLogitsReferenceTest {
+
+  /** What the engines compute on. */
+  protected TestBackend backend() {
+    return TestBackend.CPU;
+  }
 
   private static final int UNLIMITED = 1024;
   private static final int BLOCK = 8;
@@ -69,7 +77,8 @@ class ContextLogitsReferenceTest {
 
   private record Asked(Kind kind, Fixture.Case prompt, GenerationHandle handle) {}
 
-  static Stream<Arguments> settings() {
+  /** A fixture, and the tokens of a step. */
+  protected Stream<Arguments> settings() {
     return Fixture.NAMES.stream()
         .flatMap(
             name -> Stream.of(1, 7, 32, 33, 64, UNLIMITED).map(chunk -> Arguments.of(name, chunk)));
@@ -80,7 +89,8 @@ class ContextLogitsReferenceTest {
   void rowsAreTheReferences(String name, int chunk) {
     List<Fixture.Case> prompts = Fixture.open(name).cases();
     EngineBuilder builder =
-        Engine.builder()
+        backend()
+            .engine()
             .model(Fixture.directory(name))
             .threads(1)
             .maxBatchTokens(chunk)

@@ -8,6 +8,8 @@ import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.api.TestInstance.Lifecycle;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -19,7 +21,13 @@ import org.junit.jupiter.params.provider.ValueSource;
  * salt.
  */
 @Timeout(60)
-class ContextLogitsReuseTest {
+@TestInstance(Lifecycle.PER_CLASS)
+public class ContextLogitsReuseTest {
+
+  /** What the engines compute on. */
+  protected TestBackend backend() {
+    return TestBackend.CPU;
+  }
 
   private static final int BLOCK = 16;
   private static final String MODEL = "llama2";
@@ -42,15 +50,16 @@ class ContextLogitsReuseTest {
   private static Engine engine;
 
   @BeforeAll
-  static void open() {
+  void open() {
     List<Fixture.Case> cases = Fixture.open(MODEL).cases();
     Fixture.Case longest = cases.get(cases.size() - 1);
     whole = PromptReference.of(longest.promptIds(), longest.logits());
     engine = engine().build();
   }
 
-  private static EngineBuilder engine() {
-    return Engine.builder()
+  private EngineBuilder engine() {
+    return backend()
+        .engine()
         .model(Fixture.directory(MODEL))
         .threads(1)
         .kvBlockSize(BLOCK)

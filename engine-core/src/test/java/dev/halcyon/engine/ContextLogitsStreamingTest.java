@@ -11,6 +11,8 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.api.TestInstance.Lifecycle;
 import org.junit.jupiter.api.Timeout;
 
 /**
@@ -18,7 +20,13 @@ import org.junit.jupiter.api.Timeout;
  * the reference begins ", there was a little girl named Lily. She loved to play with her toys".
  */
 @Timeout(60)
-class ContextLogitsStreamingTest {
+@TestInstance(Lifecycle.PER_CLASS)
+public class ContextLogitsStreamingTest {
+
+  /** What the engines compute on. */
+  protected TestBackend backend() {
+    return TestBackend.CPU;
+  }
 
   private static final String PROMPT = "Once upon a time";
 
@@ -28,8 +36,8 @@ class ContextLogitsStreamingTest {
   private static Engine engine;
 
   @BeforeAll
-  static void open() {
-    engine = Engine.builder().defaultModel().maxBatchTokens(64).maxBatchSize(8).build();
+  void open() {
+    engine = backend().engine().defaultModel().maxBatchTokens(64).maxBatchSize(8).build();
   }
 
   @AfterAll

@@ -11,18 +11,26 @@ import java.util.List;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.api.TestInstance.Lifecycle;
 
 /**
  * The embedded model through the public API, against float32 values of Hugging Face transformers.
  */
-class DefaultModelTest {
+@TestInstance(Lifecycle.PER_CLASS)
+public class DefaultModelTest {
+
+  /** What the engines compute on. */
+  protected TestBackend backend() {
+    return TestBackend.CPU;
+  }
 
   private static Engine engine;
   private static JsonNode cases;
 
   @BeforeAll
-  static void open() throws IOException {
-    engine = Engine.builder().defaultModel().integrityChecks(true).build();
+  void open() throws IOException {
+    engine = backend().engine().defaultModel().integrityChecks(true).build();
     cases =
         new ObjectMapper()
             .readTree(TinyCheckpoint.fixture("default-model/reference.json").toFile())

@@ -18,7 +18,12 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Queueing, priorities, timeouts, cancelling and closing. */
 @Timeout(60)
-class EngineLifecycleTest {
+public class EngineLifecycleTest {
+
+  /** What the engines compute on. */
+  protected TestBackend backend() {
+    return TestBackend.CPU;
+  }
 
   private static final SamplingParams LONG =
       SamplingParams.builder().temperature(0f).maxTokens(200).ignoreEos(true).build();
@@ -31,8 +36,8 @@ class EngineLifecycleTest {
     checkpoint = TinyCheckpoint.write(directory.resolve("tiny"));
   }
 
-  private static EngineBuilder engine() {
-    return Engine.builder().model(checkpoint).threads(1).integrityChecks(true);
+  private EngineBuilder engine() {
+    return backend().engine().model(checkpoint).threads(1).integrityChecks(true);
   }
 
   /** A processor that holds the executor's step until the latch opens. */

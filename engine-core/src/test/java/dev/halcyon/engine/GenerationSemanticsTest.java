@@ -12,6 +12,8 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.api.TestInstance.Lifecycle;
 import org.junit.jupiter.api.Timeout;
 
 /**
@@ -19,14 +21,20 @@ import org.junit.jupiter.api.Timeout;
  * named Lily. She loved to play with her toys", with one token a word.
  */
 @Timeout(60)
-class GenerationSemanticsTest {
+@TestInstance(Lifecycle.PER_CLASS)
+public class GenerationSemanticsTest {
+
+  /** What the engines compute on. */
+  protected TestBackend backend() {
+    return TestBackend.CPU;
+  }
 
   private static final String PROMPT = "Once upon a time";
   private static Engine engine;
 
   @BeforeAll
-  static void open() {
-    engine = Engine.builder().defaultModel().integrityChecks(true).build();
+  void open() {
+    engine = backend().engine().defaultModel().integrityChecks(true).build();
   }
 
   @AfterAll
@@ -218,7 +226,7 @@ class GenerationSemanticsTest {
   @Test
   void logitsAreGoneOnceClosedAndOutliveTheEngine() {
     GenerationResult result;
-    try (Engine other = Engine.builder().defaultModel().build()) {
+    try (Engine other = backend().engine().defaultModel().build()) {
       result = other.generate(PROMPT, greedy().returnGenerationLogits(true).build());
     }
     LogitsView logits = result.outputs().get(0).generationLogits();

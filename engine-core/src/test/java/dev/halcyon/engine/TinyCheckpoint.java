@@ -10,6 +10,7 @@ import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Random;
+import java.util.stream.Stream;
 
 /**
  * Writes a random Llama of a few thousand parameters with a byte-level tokenizer, for tests of
@@ -31,16 +32,21 @@ public final class TinyCheckpoint {
 
   /** Writes the checkpoint into {@code directory}, which is returned. */
   public static Path write(Path directory) {
+    return write(directory, VOCAB);
+  }
+
+  /** Writes the checkpoint with a vocabulary of another size, of at least {@link #VOCAB}. */
+  public static Path write(Path directory, int vocab) {
     try {
       Files.createDirectories(directory);
-      Files.writeString(directory.resolve("config.json"), config());
+      Files.writeString(directory.resolve("config.json"), config(vocab));
       Files.writeString(
           directory.resolve("generation_config.json"),
           "{\"eos_token_id\": 0, \"do_sample\": false}");
       for (String name : new String[] {"tokenizer.json", "tokenizer_config.json"}) {
         Files.copy(fixture("tokenizers/byte-level-bpe").resolve(name), directory.resolve(name));
       }
-      writeWeights(directory.resolve("model.safetensors"));
+      writeWeights(directory.resolve("model.safetensors"), vocab);
       return directory;
     } catch (IOException e) {
       throw new UncheckedIOException(e);
@@ -49,11 +55,18 @@ public final class TinyCheckpoint {
 
   /** A folder among the test fixtures. */
   public static Path fixture(String name) {
-    Path here = Path.of("src/test/resources/fixtures", name);
-    return Files.exists(here) ? here : Path.of("../engine-core").resolve(here);
+    // From this module, from another one, and from where the modules are.
+    return Stream.of("", "../engine-core", "engine-core")
+        .map(module -> Path.of(module, "src/test/resources/fixtures", name))
+        .filter(Files::exists)
+        .findFirst()
+        .orElseThrow(
+            () ->
+                new IllegalStateException(
+                    "no fixture " + name + " near " + Path.of("").toAbsolutePath()));
   }
 
-  private static String config() {
+  private static String config(int vocab) {
     return String.format(
         "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"vocab_size\": %d,"
             + " \"hidden_size\": %d, \"intermediate_size\": %d, \"num_hidden_layers\": %d,"
@@ -61,12 +74,12 @@ public final class TinyCheckpoint {
             + " \"hidden_act\": \"silu\", \"max_position_embeddings\": %d, \"rms_norm_eps\": 1e-5,"
             + " \"rope_theta\": 10000.0, \"tie_word_embeddings\": true, \"bos_token_id\": 0,"
             + " \"eos_token_id\": 0, \"torch_dtype\": \"float32\"}",
-        VOCAB, HIDDEN, INNER, LAYERS, HEADS, KV_HEADS, HEAD_DIM, MAX_POSITIONS);
+        vocab, HIDDEN, INNER, LAYERS, HEADS, KV_HEADS, HEAD_DIM, MAX_POSITIONS);
   }
 
-  private static void writeWeights(Path file) throws IOException {
+  private static void writeWeights(Path file, int vocab) throws IOException {
     Map<String, int[]> shapes = new LinkedHashMap<>();
-    shapes.put("model.embed_tokens.weight", new int[] {VOCAB, HIDDEN});
+    shapes.put("model.embed_tokens.weight", new int[] {vocab, HIDDEN});
     for (int i = 0; i < LAYERS; i++) {
       String layer = "model.layers." + i + ".";
       shapes.put(layer + "input_layernorm.weight", new int[] {HIDDEN});

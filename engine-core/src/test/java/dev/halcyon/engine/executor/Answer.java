@@ -62,7 +62,7 @@ record Answer(List<List<Integer>> ids, float[][] logits, List<TokenLogprobs> log
     }
   }
 
-  private void assertSameLogprobs(List<TokenLogprobs> expected) {
+  void assertSameLogprobs(List<TokenLogprobs> expected) {
     if (expected == null) {
       assertThat(logprobs).isNull();
       return;

@@ -3,7 +3,6 @@ package dev.halcyon.engine.executor;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.EngineFailedException;
 import dev.halcyon.engine.EngineOptions;
@@ -12,6 +11,7 @@ import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.RequestOutOfMemoryException;
 import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.TestBackend;
 import dev.halcyon.engine.TinyCheckpoint;
 import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.BackendOptions;
@@ -24,17 +24,24 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
-import java.util.ServiceLoader;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.api.TestInstance.Lifecycle;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Operations of the backend that fail in the middle of a step. */
 @Timeout(60)
-class BackendFaultTest {
+@TestInstance(Lifecycle.PER_CLASS)
+public class BackendFaultTest {
+
+  /** What the engines compute on. */
+  protected TestBackend backend() {
+    return TestBackend.CPU;
+  }
 
   private static final SamplingParams GREEDY =
       SamplingParams.builder().temperature(0f).maxTokens(12).ignoreEos(true).build();
@@ -43,37 +50,38 @@ class BackendFaultTest {
   private static EngineOptions options;
 
   @BeforeAll
-  static void writeCheckpoint() {
+  void writeCheckpoint() {
     Path checkpoint = TinyCheckpoint.write(directory.resolve("tiny"));
     EngineBuilder builder =
-        Engine.builder()
+        backend()
+            .engine()
             .model(checkpoint)
             .threads(1)
             .maxBatchSize(4)
             .maxBatchTokens(8)
             .kvCacheTokens(512)
             .integrityChecks(true);
-    try (Engine engine = builder.build()) {
-      options = engine.options();
-    }
+    options = TestBackend.options(builder);
   }
 
-  /** The CPU backend with one operation that fails on its n-th call from now, once armed. */
+  /** A backend with one operation that fails on its n-th call from now, once armed. */
   private static final class Faulty implements BackendProvider {
 
+    private final BackendProvider provider;
     private final String operation;
     private final Supplier<Throwable> fault;
     private final AtomicInteger callsUntilFault = new AtomicInteger(Integer.MAX_VALUE);
     private Backend real;
 
-    Faulty(String operation, Supplier<Throwable> fault) {
+    Faulty(TestBackend backend, String operation, Supplier<Throwable> fault) {
+      this.provider = backend.provider();
       this.operation = operation;
       this.fault = fault;
     }
 
     @Override
     public String name() {
-      return "cpu";
+      return provider.name();
     }
 
     @Override
@@ -88,13 +96,7 @@ class BackendFaultTest {
 
     @Override
     public Backend open(BackendOptions backendOptions) {
-      real =
-          ServiceLoader.load(BackendProvider.class).stream()
-              .map(ServiceLoader.Provider::get)
-              .filter(provider -> provider.name().equals("cpu"))
-              .findFirst()
-              .orElseThrow()
-              .open(backendOptions);
+      real = provider.open(backendOptions);
       return (Backend)
           Proxy.newProxyInstance(
               Backend.class.getClassLoader(),
@@ -125,7 +127,7 @@ class BackendFaultTest {
         List.of("upload", "embed", "linear", "attention", "ropeAndWriteKv", "sample")) {
       for (int call = 1; call <= 9; call += 2) {
         Faulty faulty =
-            new Faulty(operation, () -> new OutOfDeviceMemoryException("a test", 77, 5));
+            new Faulty(backend(), operation, () -> new OutOfDeviceMemoryException("a test", 77, 5));
         OpenModel model = OpenModel.open(options, new BackendSelector(List.of(faulty)));
         List<Integer> expected = submit(model, 3).await().outputs().get(0).tokenIds();
         faulty.callsUntilFault.set(call);
@@ -155,7 +157,8 @@ class BackendFaultTest {
 
   @Test
   void aBrokenBackendFailsTheEngineOnceAndTellsEverybody() {
-    Faulty faulty = new Faulty("attention", () -> new IllegalStateException("lost device"));
+    Faulty faulty =
+        new Faulty(backend(), "attention", () -> new IllegalStateException("lost device"));
     OpenModel model = OpenModel.open(options, new BackendSelector(List.of(faulty)));
     submit(model, 3).await();
     faulty.callsUntilFault.set(5);

@@ -21,6 +21,7 @@ import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.LogitsView;
 import dev.halcyon.engine.RequestOutOfMemoryException;
+import dev.halcyon.engine.TestBackend;
 import dev.halcyon.engine.TinyCheckpoint;
 import dev.halcyon.engine.executor.RiggedBackend.Fault;
 import dev.halcyon.engine.logits.BatchDescription;
@@ -47,7 +48,12 @@ import org.junit.jupiter.params.provider.ValueSource;
  * handed out is right, a failure is typed and its request's own, and nothing leaks.
  */
 @Timeout(60)
-class ContextLogitsFaultTest {
+public class ContextLogitsFaultTest {
+
+  /** What the engines compute on. */
+  protected TestBackend backend() {
+    return TestBackend.CPU;
+  }
 
   private static final BatchDescription WHOLE = new BatchDescription(false, false, false, true);
 
@@ -72,9 +78,10 @@ class ContextLogitsFaultTest {
       return name;
     }
 
-    ContextRig open() {
+    ContextRig open(TestBackend backend) {
       EngineOptions options =
-          ContextRig.options(ContextRig.engine(checkpoint, maxBatchTokens).prefixReuse(false));
+          ContextRig.options(
+              ContextRig.engine(backend, checkpoint, maxBatchTokens).prefixReuse(false));
       return new ContextRig(options, chunks -> whole ? WHOLE : BatchDescription.PLAIN);
     }
   }
@@ -151,7 +158,7 @@ class ContextLogitsFaultTest {
   @ParameterizedTest
   @MethodSource("scenarios")
   void everyAllocationMayFail(Scenario scenario) {
-    ContextRig rig = scenario.open();
+    ContextRig rig = scenario.open(backend());
     List<Answer> expected = new ArrayList<>();
     for (GenerationRequest request : scenario.requests()) {
       expected.add(rig.answer(request.promptIds().length, request.params()));
@@ -225,8 +232,9 @@ class ContextLogitsFaultTest {
         .isEqualTo(rig.model.executor().metrics().totalBlocks());
   }
 
-  private static ContextRig open(int maxBatchTokens) {
-    return new ContextRig(ContextRig.options(ContextRig.engine(checkpoint, maxBatchTokens)));
+  private ContextRig open(int maxBatchTokens) {
+    return new ContextRig(
+        ContextRig.options(ContextRig.engine(backend(), checkpoint, maxBatchTokens)));
   }
 
   @ParameterizedTest

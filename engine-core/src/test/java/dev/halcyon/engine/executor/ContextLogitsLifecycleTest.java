@@ -17,6 +17,7 @@ import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.LogitsView;
 import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.TestBackend;
 import dev.halcyon.engine.TinyCheckpoint;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -40,7 +41,12 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** How long the storage of context logits lives: cancelling, timeouts, closing, dropping. */
 @Timeout(60)
-class ContextLogitsLifecycleTest {
+public class ContextLogitsLifecycleTest {
+
+  /** What the engines compute on. */
+  protected TestBackend backend() {
+    return TestBackend.CPU;
+  }
 
   private static final int LENGTH = 91;
 
@@ -58,11 +64,13 @@ class ContextLogitsLifecycleTest {
   /**
    * @param onHost whether storage is to lie there
    */
-  private static ContextRig open(boolean onHost, int maxBatchSize) {
+  private ContextRig open(boolean onHost, int maxBatchSize) {
     ContextRig rig =
         new ContextRig(
             ContextRig.options(
-                ContextRig.engine(checkpoint, 16).maxBatchSize(maxBatchSize).prefixReuse(false)));
+                ContextRig.engine(backend(), checkpoint, 16)
+                    .maxBatchSize(maxBatchSize)
+                    .prefixReuse(false)));
     if (onHost) {
       rig.backend.fault(NO_DEVICE_STORAGE);
     }
@@ -211,7 +219,7 @@ class ContextLogitsLifecycleTest {
       assertThat(result.outputs().get(0).tokenIds().size()).isBetween(1, 3);
       Answer answer = Answer.of(result);
       Answer.assertSameRows(answer.logits(), expected.logits());
-      assertThat(answer.logprobs()).isEqualTo(expected.logprobs());
+      answer.assertSameLogprobs(expected.logprobs());
       assertStored(rig, onHost, fullBytes(9));
       result.close();
       assertServesAfter(rig);

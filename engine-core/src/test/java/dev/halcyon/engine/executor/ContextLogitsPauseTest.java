@@ -3,7 +3,6 @@ package dev.halcyon.engine.executor;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.halcyon.engine.CapacityPolicy;
-import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.Gate;
 import dev.halcyon.engine.GenerationHandle;
@@ -12,6 +11,7 @@ import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.PrefixReuse;
 import dev.halcyon.engine.PromptReference;
 import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.TestBackend;
 import dev.halcyon.engine.executor.StepPlan.Chunk;
 import dev.halcyon.engine.logits.BatchDescription;
 import dev.halcyon.engine.model.Fixture;
@@ -28,7 +28,12 @@ import org.junit.jupiter.params.provider.ValueSource;
  * in the middle of the prompt, and behind it, and computed again. Their rows stay the reference's.
  */
 @Timeout(60)
-class ContextLogitsPauseTest {
+public class ContextLogitsPauseTest {
+
+  /** What the engines compute on. */
+  protected TestBackend backend() {
+    return TestBackend.CPU;
+  }
 
   private static final String MODEL = "llama3-gqa-tied";
   private static final int BLOCK = 4;
@@ -168,8 +173,9 @@ class ContextLogitsPauseTest {
     }
   }
 
-  private static EngineBuilder engine(int maxBatchTokens) {
-    return Engine.builder()
+  private EngineBuilder engine(int maxBatchTokens) {
+    return backend()
+        .engine()
         .model(Fixture.directory(MODEL))
         .threads(1)
         .maxBatchTokens(maxBatchTokens)

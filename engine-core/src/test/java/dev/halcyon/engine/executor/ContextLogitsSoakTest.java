@@ -16,6 +16,7 @@ import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.RequestOutOfMemoryException;
 import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.TestBackend;
 import dev.halcyon.engine.TinyCheckpoint;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -44,7 +45,12 @@ import org.junit.jupiter.params.provider.EnumSource;
  * back in full service afterwards.
  */
 @Timeout(120)
-class ContextLogitsSoakTest {
+public class ContextLogitsSoakTest {
+
+  /** What the engines compute on. */
+  protected TestBackend backend() {
+    return TestBackend.CPU;
+  }
 
   private static final int CALLERS = 6;
   private static final int REQUESTS_EACH = 60;
@@ -134,10 +140,11 @@ class ContextLogitsSoakTest {
     }
   }
 
-  private static Map<Wanted, Answer> answers(List<SamplingParams> wants, int[] lengths) {
+  private Map<Wanted, Answer> answers(List<SamplingParams> wants, int[] lengths) {
     Map<Wanted, Answer> answers = new HashMap<>();
     try (ContextRig rig =
-        new ContextRig(ContextRig.options(ContextRig.engine(checkpoint, 256).prefixReuse(false)))) {
+        new ContextRig(
+            ContextRig.options(ContextRig.engine(backend(), checkpoint, 256).prefixReuse(false)))) {
       for (SamplingParams params : wants) {
         for (int length : lengths) {
           answers.put(new Wanted(length, params), rig.answer(length, params));
@@ -148,10 +155,10 @@ class ContextLogitsSoakTest {
   }
 
   /** The device has room for the opened engine, and for a little besides. */
-  private static ContextRig open(CapacityPolicy policy) {
+  private ContextRig open(CapacityPolicy policy) {
     long opened;
     var builder =
-        ContextRig.engine(checkpoint, 48)
+        ContextRig.engine(backend(), checkpoint, 48)
             .capacityPolicy(policy)
             .kvBlockSize(8)
             .kvCacheTokens(640)

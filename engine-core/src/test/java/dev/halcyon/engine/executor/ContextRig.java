@@ -1,12 +1,12 @@
 package dev.halcyon.engine.executor;
 
-import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.EngineOptions;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.TestBackend;
 import dev.halcyon.engine.TinyCheckpoint;
 import dev.halcyon.engine.backend.BackendSelector;
 import dev.halcyon.engine.executor.StepPlan.Chunk;
@@ -19,7 +19,7 @@ import java.util.function.Function;
 /** A tiny model on a rigged backend, and requests for it. */
 final class ContextRig implements AutoCloseable {
 
-  final RiggedBackend backend = new RiggedBackend();
+  final RiggedBackend backend;
   final OpenModel model;
 
   /** The device memory in use with no request there. */
@@ -30,12 +30,14 @@ final class ContextRig implements AutoCloseable {
   }
 
   ContextRig(EngineOptions options, Function<List<Chunk>, BatchDescription> describe) {
+    backend = new RiggedBackend(new TestBackend(options.backend(), 0));
     model = OpenModel.open(options, new BackendSelector(List.of(backend)), describe);
     idleBytes = backend.deviceUsed();
   }
 
-  static EngineBuilder engine(Path checkpoint, int maxBatchTokens) {
-    return Engine.builder()
+  static EngineBuilder engine(TestBackend backend, Path checkpoint, int maxBatchTokens) {
+    return backend
+        .engine()
         .model(checkpoint)
         .threads(1)
         .maxBatchSize(8)
@@ -45,9 +47,7 @@ final class ContextRig implements AutoCloseable {
   }
 
   static EngineOptions options(EngineBuilder builder) {
-    try (Engine engine = builder.build()) {
-      return engine.options();
-    }
+    return TestBackend.options(builder);
   }
 
   /** Greedy, three tokens, whatever they are. */

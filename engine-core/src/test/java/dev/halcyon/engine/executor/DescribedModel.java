@@ -1,11 +1,10 @@
 package dev.halcyon.engine.executor;
 
-import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.EngineMetrics;
-import dev.halcyon.engine.EngineOptions;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
+import dev.halcyon.engine.TestBackend;
 import dev.halcyon.engine.backend.BackendSelector;
 import dev.halcyon.engine.executor.StepPlan.Chunk;
 import dev.halcyon.engine.logits.BatchDescription;
@@ -21,11 +20,7 @@ final class DescribedModel implements AutoCloseable {
    * @param describe called on the executor's thread, before a step's context rows are projected
    */
   DescribedModel(EngineBuilder builder, Function<List<Chunk>, BatchDescription> describe) {
-    EngineOptions options;
-    try (Engine engine = builder.build()) {
-      options = engine.options();
-    }
-    model = OpenModel.open(options, BackendSelector.onClassPath(), describe);
+    model = OpenModel.open(TestBackend.options(builder), BackendSelector.onClassPath(), describe);
   }
 
   /** Submits a request whose prompt is ids. */

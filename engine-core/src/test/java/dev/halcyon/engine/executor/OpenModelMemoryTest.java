@@ -7,6 +7,7 @@ import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.EngineOptions;
+import dev.halcyon.engine.TestBackend;
 import dev.halcyon.engine.TinyCheckpoint;
 import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.BackendOptions;
@@ -98,7 +99,7 @@ class OpenModelMemoryTest {
   @Test
   void theWorkspaceOfContextLogitsComesBeforeTheKvCache() {
     EngineOptions options = options(TinyCheckpoint.write(directory.resolve("workspace")));
-    RiggedBackend backend = new RiggedBackend();
+    RiggedBackend backend = new RiggedBackend(TestBackend.CPU);
     long[] workspace = {0};
     List<Long> usedBeforeKv = new ArrayList<>();
     List<Long> usedBeforeWorkspace = new ArrayList<>();
@@ -169,8 +170,6 @@ class OpenModelMemoryTest {
             .maxBatchSize(4)
             .maxBatchTokens(32)
             .kvCacheTokens(128);
-    try (Engine engine = builder.build()) {
-      return engine.options();
-    }
+    return TestBackend.options(builder);
   }
 }

@@ -1,5 +1,6 @@
 package dev.halcyon.engine.executor;
 
+import dev.halcyon.engine.TestBackend;
 import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.BackendOptions;
 import dev.halcyon.engine.backend.BackendProvider;
@@ -12,9 +13,8 @@ import dev.halcyon.engine.logits.OutOfHostMemoryException;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
 import java.util.Optional;
-import java.util.ServiceLoader;
 
-/** The CPU backend with a test's hand in everything that it does. */
+/** A backend with a test's hand in everything that it does. */
 final class RiggedBackend implements BackendProvider {
 
   /** The operation's name of an allocation of device memory. */
@@ -49,9 +49,14 @@ final class RiggedBackend implements BackendProvider {
         }
       };
 
+  private final BackendProvider provider;
   private volatile Fault fault = NONE;
   private volatile long hostBudget = Long.MAX_VALUE;
   private Backend real;
+
+  RiggedBackend(TestBackend backend) {
+    provider = backend.provider();
+  }
 
   void fault(Fault next) {
     fault = next;
@@ -79,7 +84,7 @@ final class RiggedBackend implements BackendProvider {
 
   @Override
   public String name() {
-    return "cpu";
+    return provider.name();
   }
 
   @Override
@@ -94,13 +99,7 @@ final class RiggedBackend implements BackendProvider {
 
   @Override
   public Backend open(BackendOptions options) {
-    real =
-        ServiceLoader.load(BackendProvider.class).stream()
-            .map(ServiceLoader.Provider::get)
-            .filter(provider -> provider.name().equals("cpu"))
-            .findFirst()
-            .orElseThrow()
-            .open(options);
+    real = provider.open(options);
     DeviceMemory memory = new RiggedMemory(real.memory());
     HostMemory hostMemory = new RiggedHostMemory(real.hostMemory());
     return (Backend)

@@ -1,8 +1,7 @@
 package dev.halcyon.engine.model;
 
+import dev.halcyon.engine.TestBackend;
 import dev.halcyon.engine.backend.Backend;
-import dev.halcyon.engine.backend.BackendOptions;
-import dev.halcyon.engine.backend.BackendProvider;
 import dev.halcyon.engine.backend.Batch;
 import dev.halcyon.engine.backend.KvShape;
 import dev.halcyon.engine.backend.KvStorage;
@@ -11,9 +10,8 @@ import dev.halcyon.engine.weights.LoadProgress;
 import dev.halcyon.engine.weights.ModelFiles;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.ServiceLoader;
 
-/** A decoder on the CPU backend that tests feed by hand, without an executor. */
+/** A decoder that tests feed by hand, without an executor. */
 final class DecoderHarness implements AutoCloseable {
 
   static final int MAX_BATCH_TOKENS = 512;
@@ -23,9 +21,9 @@ final class DecoderHarness implements AutoCloseable {
   private final Decoder decoder;
   private final int maxLength;
 
-  DecoderHarness(ModelFiles files, ModelConfig config, int maxLength) {
+  DecoderHarness(TestBackend computesOn, ModelFiles files, ModelConfig config, int maxLength) {
     this.maxLength = maxLength;
-    backend = openCpu(1L << 28);
+    backend = computesOn.open(1L << 28);
     decoder =
         ModelLoader.load(
             files,
@@ -33,15 +31,6 @@ final class DecoderHarness implements AutoCloseable {
             backend,
             new DecoderOptions(MAX_BATCH_TOKENS, maxLength, MAX_LOGIT_ROWS),
             LoadProgress.NONE);
-  }
-
-  static Backend openCpu(long memoryBytes) {
-    return ServiceLoader.load(BackendProvider.class).stream()
-        .map(ServiceLoader.Provider::get)
-        .filter(provider -> provider.name().equals("cpu"))
-        .findFirst()
-        .orElseThrow()
-        .open(new BackendOptions(2, memoryBytes, 0, 0));
   }
 
   Decoder decoder() {

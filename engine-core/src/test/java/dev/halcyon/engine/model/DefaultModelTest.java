@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.within;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import dev.halcyon.engine.TestBackend;
 import dev.halcyon.engine.sampling.SamplingDefaults;
 import dev.halcyon.engine.weights.ModelFiles;
 import java.io.IOException;
@@ -41,7 +42,8 @@ class DefaultModelTest {
             .map(
                 c -> new SequenceRun(Fixture.ints(c.get("prompt_ids")), c.get("greedy_ids").size()))
             .toList();
-    try (DecoderHarness harness = new DecoderHarness(FILES, ModelConfig.parse(FILES), 512)) {
+    try (DecoderHarness harness =
+        new DecoderHarness(TestBackend.CPU, FILES, ModelConfig.parse(FILES), 512)) {
       harness.run(runs, 50, 16);
     }
     for (int i = 0; i < runs.size(); i++) {

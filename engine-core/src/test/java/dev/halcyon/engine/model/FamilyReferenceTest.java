@@ -2,6 +2,7 @@ package dev.halcyon.engine.model;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.halcyon.engine.TestBackend;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.Collectors;
@@ -10,7 +11,12 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.FieldSource;
 
 /** Every family and variant gives the logits and greedy ids of Hugging Face transformers. */
-class FamilyReferenceTest {
+public class FamilyReferenceTest {
+
+  /** What the engines compute on. */
+  protected TestBackend backend() {
+    return TestBackend.CPU;
+  }
 
   static final List<String> FIXTURES = Fixture.NAMES;
 
@@ -18,22 +24,27 @@ class FamilyReferenceTest {
   private static final int MAX_LENGTH = 192;
   private static final int WHOLE = DecoderHarness.MAX_BATCH_TOKENS;
 
+  /** The sizes of chunks that prompts are computed in. */
+  protected int[] chunks() {
+    return new int[] {WHOLE, 33, 7, 1};
+  }
+
   @ParameterizedTest
   @FieldSource("FIXTURES")
   void promptsAloneAndTogetherWholeAndInChunks(String name) {
     Fixture fixture = Fixture.open(name);
     List<Fixture.Case> cases = fixture.cases();
     try (DecoderHarness harness =
-        new DecoderHarness(fixture.files(), fixture.config("config.json"), MAX_LENGTH)) {
+        new DecoderHarness(backend(), fixture.files(), fixture.config("config.json"), MAX_LENGTH)) {
       for (int blockSize : new int[] {4, 16}) {
-        for (int chunk : new int[] {WHOLE, 33, 7, 1}) {
+        for (int chunk : chunks()) {
           check(harness, cases, chunk, blockSize);
         }
       }
       for (Fixture.Case one : cases) {
-        check(harness, List.of(one), WHOLE, 16);
-        check(harness, List.of(one), 7, 4);
-        check(harness, List.of(one), 1, 4);
+        for (int chunk : chunks()) {
+          check(harness, List.of(one), chunk, chunk == WHOLE ? 16 : 4);
+        }
       }
     }
   }
@@ -43,7 +54,8 @@ class FamilyReferenceTest {
   void classicConfigRunsTheSame(String name) {
     Fixture fixture = Fixture.open(name);
     ModelConfig config = fixture.config("config-classic.json");
-    try (DecoderHarness harness = new DecoderHarness(fixture.files(), config, MAX_LENGTH)) {
+    try (DecoderHarness harness =
+        new DecoderHarness(backend(), fixture.files(), config, MAX_LENGTH)) {
       check(harness, fixture.cases(), WHOLE, 16);
     }
   }

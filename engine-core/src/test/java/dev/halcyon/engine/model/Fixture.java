@@ -2,10 +2,10 @@ package dev.halcyon.engine.model;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import dev.halcyon.engine.TinyCheckpoint;
 import dev.halcyon.engine.weights.ModelFiles;
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.net.URISyntaxException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.file.Path;
@@ -61,12 +61,7 @@ public record Fixture(String name, ModelFiles files, JsonNode reference) {
   }
 
   public static Path directory(String name) {
-    String config = "fixtures/models/" + name + "/config.json";
-    try {
-      return Path.of(Fixture.class.getClassLoader().getResource(config).toURI()).getParent();
-    } catch (URISyntaxException e) {
-      throw new IllegalStateException(e);
-    }
+    return TinyCheckpoint.fixture("models/" + name);
   }
 
   /** The configuration as one of the forms, config.json or config-classic.json, has it. */
