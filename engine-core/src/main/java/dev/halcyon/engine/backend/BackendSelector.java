@@ -45,12 +45,14 @@ public final class BackendSelector {
   }
 
   /**
-   * Opens a backend by name.
+   * Opens a backend by name; one log line says that a better one is passed over; whether that one
+   * could be used is not looked into.
    *
    * @throws EngineException if there is none of that name, or it is not usable here
    */
   public Backend open(String name, BackendOptions options) {
-    for (BackendProvider provider : providers) {
+    for (int i = 0; i < providers.size(); i++) {
+      BackendProvider provider = providers.get(i);
       if (provider.name().equals(name)) {
         provider
             .unavailable()
@@ -59,6 +61,11 @@ public final class BackendSelector {
                   throw new EngineException(
                       "The " + name + " backend was asked for and can't be used: " + reason);
                 });
+        providers
+            .subList(0, i)
+            .forEach(
+                better ->
+                    LOG.info("The {} backend is not used: {} was asked for", better.name(), name));
         return provider.open(options);
       }
     }

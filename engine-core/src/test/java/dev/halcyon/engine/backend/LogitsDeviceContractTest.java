@@ -38,7 +38,7 @@ public abstract class LogitsDeviceContractTest {
 
   @BeforeEach
   void openBackend() {
-    backend = open(new BackendOptions(2, 64L << 20, 1L << 20, 0));
+    backend = open(new BackendOptions(2, 64L << 20, 64L << 20, 0));
     harness = new BackendHarness(backend);
   }
 
@@ -262,6 +262,57 @@ public abstract class LogitsDeviceContractTest {
           .isInstanceOf(IndexOutOfBoundsException.class);
       assertRefused(() -> backend.download(from, count + 1, to, 0));
       assertRefused(() -> backend.download(from, -1, to, 0));
+    }
+  }
+
+  /**
+   * A copy may go on beside what comes next: overwriting its source, closing it, and looking at
+   * what was copied, from other threads too, find it as it was.
+   */
+  @Test
+  void downloadsHoldWhateverBecomesOfTheirSource() throws InterruptedException {
+    int count = 1 << 20;
+    int rounds = 8;
+    try (HostBuffer to = backend.hostMemory().allocate(4L * count * rounds, "a test")) {
+      DeviceBuffer from = backend.memory().allocate(4L * count, "a test");
+      DeviceBuffer next = backend.memory().allocate(4L * count, "a test");
+      for (int round = 0; round < rounds; round++) {
+        float[] values = new float[count];
+        Arrays.fill(values, round + 1);
+        backend.write(values, 0, count, next, 0);
+        if (round % 2 == 0) {
+          backend.copy(next, from, 4L * count);
+        } else {
+          backend.toFloat32(next, LogitsType.F32, count, from);
+        }
+        backend.download(from, count, to, (long) round * count);
+      }
+      from.close();
+      DeviceBuffer other = backend.memory().allocate(4L * count, "a test");
+      next.close();
+      float[] seen = new float[rounds];
+      Thread reader =
+          new Thread(
+              () -> {
+                for (int round = 0; round < rounds; round++) {
+                  to.read((round + 1L) * count - 1, seen, round, 1);
+                }
+              });
+      reader.start();
+      reader.join();
+      other.close();
+      for (int round = 0; round < rounds; round++) {
+        float[] copied = new float[count];
+        to.read((long) round * count, copied, 0, count);
+        assertThat(copied).as("round %d", round).containsOnly(round + 1f);
+        assertThat(seen[round]).isEqualTo(round + 1f);
+      }
+      // Closing waits for the copy, too.
+      HostBuffer unread = backend.hostMemory().allocate(4L * count, "a test");
+      try (DeviceBuffer last = backend.memory().allocate(4L * count, "a test")) {
+        backend.download(last, count, unread, 0);
+        unread.close();
+      }
     }
   }
 

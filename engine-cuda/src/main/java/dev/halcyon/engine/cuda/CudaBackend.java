@@ -334,7 +334,7 @@ final class CudaBackend implements Backend {
   public void toFloat32(DeviceBuffer from, LogitsType type, long count, DeviceBuffer to) {
     context.enter();
     long source = CudaBuffer.address(from, count, type.bytes(), "from");
-    long target = CudaBuffer.address(to, count, Float.BYTES, "to");
+    long target = reusable(CudaBuffer.address(to, count, Float.BYTES, "to"), count * Float.BYTES);
     // Not before the sizes are known to be possible.
     requireApart(from, count * type.bytes(), "from", to, count * Float.BYTES);
     switch (type) {
@@ -348,7 +348,7 @@ final class CudaBackend implements Backend {
   public void copy(DeviceBuffer from, DeviceBuffer to, long bytes) {
     context.enter();
     long source = CudaBuffer.address(from, bytes, 1, "from");
-    long target = CudaBuffer.address(to, bytes, 1, "to");
+    long target = reusable(CudaBuffer.address(to, bytes, 1, "to"), bytes);
     requireApart(from, bytes, "from", to, bytes);
     transfers.copy(source, target, bytes);
   }
@@ -365,6 +365,7 @@ final class CudaBackend implements Backend {
     long start = CudaBuffer.address(to, end(first, count), Float.BYTES, "to");
     java.util.Objects.checkFromIndexSize(fromIndex, count, from.length);
     if (count > 0) {
+      reusable(start + first * Float.BYTES, (long) count * Float.BYTES);
       uploads.to(start + first * Float.BYTES).floats(from, fromIndex, count).end();
     }
   }
@@ -391,7 +392,8 @@ final class CudaBackend implements Backend {
     }
     long elements = (long) ranks * cols * rows;
     long from = CudaBuffer.address(shards, elements, type.bytes(), "shards");
-    long to = CudaBuffer.address(out, elements, type.bytes(), "out");
+    long to =
+        reusable(CudaBuffer.address(out, elements, type.bytes(), "out"), elements * type.bytes());
     requireApart(shards, row * rows, "shards", out, row * rows);
     transfers.joinShards(from, ranks, rows, (long) cols * type.bytes(), to);
   }
@@ -424,7 +426,14 @@ final class CudaBackend implements Backend {
 
   /** The address of activations. */
   private long activations(DeviceBuffer buffer, long elements, String name) {
-    return CudaBuffer.address(buffer, elements, activations.bytes(), name);
+    return reusable(
+        CudaBuffer.address(buffer, elements, activations.bytes(), name), bytes(elements));
+  }
+
+  /** The address of memory that an operation may write to, while it may still be copied from. */
+  private long reusable(long address, long bytes) {
+    context.downloads().beforeReuse(address, bytes);
+    return address;
   }
 
   private long bytes(long elements) {

@@ -23,6 +23,8 @@ final class CudaContext implements AutoCloseable {
   private final CUstream_st compute;
   private final CUstream_st upload;
   private final CUstream_st readback;
+  private final CUstream_st download;
+  private final Downloads downloads;
   private final ReentrantLock gate = new ReentrantLock();
   private final Owned owned = new Owned();
   private volatile boolean broken;
@@ -35,6 +37,9 @@ final class CudaContext implements AutoCloseable {
       compute = stream();
       upload = stream();
       readback = stream();
+      download = stream();
+      downloads = new Downloads(this, download);
+      owned.add(downloads::close);
     } catch (RuntimeException | Error e) {
       owned.closeAfter(e);
       throw e;
@@ -65,6 +70,11 @@ final class CudaContext implements AutoCloseable {
   /** Where results are copied to the host. */
   CUstream_st readback() {
     return readback;
+  }
+
+  /** Copies of results to pinned memory. */
+  Downloads downloads() {
+    return downloads;
   }
 
   /** Held by whoever captures a graph, and by threads other than the owner that use its stream. */
@@ -103,9 +113,10 @@ final class CudaContext implements AutoCloseable {
     return closed;
   }
 
-  /** Waits for the compute stream. What went wrong in kernels shows here at the latest. */
+  /** Waits for what was called. What went wrong in kernels shows here at the latest. */
   void synchronize() {
     check(cudaStreamSynchronize(compute), "computing");
+    downloads.awaitAll();
   }
 
   /** Waits for all streams, whatever became of their work; nothing once they are closed. */
@@ -114,7 +125,7 @@ final class CudaContext implements AutoCloseable {
     try {
       if (!closed) {
         cudart.cudaSetDevice(device.index());
-        for (CUstream_st stream : new CUstream_st[] {compute, upload, readback}) {
+        for (CUstream_st stream : new CUstream_st[] {compute, upload, readback, download}) {
           cudaStreamSynchronize(stream);
         }
         cudart.cudaGetLastError();

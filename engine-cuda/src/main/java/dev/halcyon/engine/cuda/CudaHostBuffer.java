@@ -5,7 +5,7 @@ import java.nio.FloatBuffer;
 import java.util.Objects;
 import java.util.concurrent.locks.ReadWriteLock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
-import java.util.function.LongConsumer;
+import java.util.function.LongUnaryOperator;
 
 /**
  * Float32 elements in pinned memory, for any thread. The lock keeps a close that races with a copy
@@ -17,6 +17,8 @@ final class CudaHostBuffer implements HostBuffer {
   private final long size;
   private final String purpose;
   private final ReadWriteLock lock = new ReentrantReadWriteLock();
+  private volatile Downloads downloads;
+  private volatile long lastCopy;
   private PinnedBlock block;
   private FloatBuffer floats;
 
@@ -56,22 +58,40 @@ final class CudaHostBuffer implements HostBuffer {
     }
   }
 
-  /** Does something with the address of the memory, while it can't be closed. */
-  void withAddress(LongConsumer action) {
+  /**
+   * Starts a copy to this memory; reading, writing and closing wait for it.
+   *
+   * @param start starts it at the address of the memory, and returns its number
+   */
+  void receive(Downloads from, LongUnaryOperator start) {
     lock.readLock().lock();
     try {
-      open();
-      action.accept(block.address().address());
+      requireOpen();
+      downloads = from;
+      lastCopy = start.applyAsLong(block.address().address());
     } finally {
       lock.readLock().unlock();
     }
   }
 
+  /** The elements, all copies done. */
   private FloatBuffer open() {
+    requireOpen();
+    awaitCopies();
+    return floats;
+  }
+
+  private void requireOpen() {
     if (floats == null) {
       throw new IllegalStateException("The host buffer for " + purpose + " is closed");
     }
-    return floats;
+  }
+
+  private void awaitCopies() {
+    long number = lastCopy;
+    if (number > 0) {
+      downloads.await(number);
+    }
   }
 
   @Override
@@ -79,9 +99,16 @@ final class CudaHostBuffer implements HostBuffer {
     lock.writeLock().lock();
     try {
       if (block != null) {
-        memory.free(block, size);
+        PinnedBlock held = block;
         floats = null;
         block = null;
+        try {
+          awaitCopies();
+        } catch (CudaException e) {
+          // The device is lost, and with it the copy that nobody will read.
+        } finally {
+          memory.free(held, size);
+        }
       }
     } finally {
       lock.writeLock().unlock();

@@ -6,7 +6,7 @@ import dev.halcyon.engine.logits.OutOfHostMemoryException;
 import java.lang.management.ManagementFactory;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** Pinned host memory with a budget; it outlives the backend. */
+/** Pinned host memory with a budget, which holds anything at first; it outlives the backend. */
 final class CudaHostMemory implements HostMemory {
 
   private static final int PART_OF_MACHINE = 4;
@@ -51,7 +51,6 @@ final class CudaHostMemory implements HostMemory {
     if (block == null) {
       throw new OutOfHostMemoryException(purpose, bytes, available());
     }
-    org.bytedeco.javacpp.Pointer.memset(block.address(), 0, bytes);
     return new CudaHostBuffer(this, block, bytes, purpose);
   }
 

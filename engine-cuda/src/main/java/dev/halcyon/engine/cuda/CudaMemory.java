@@ -220,6 +220,7 @@ final class CudaMemory implements DeviceMemory, AutoCloseable {
     try {
       if (!context.closed() && !context.broken()) {
         context.enter();
+        context.downloads().beforeReuse(address, bytes);
         context.check(
             cudaFreeAsync(new DevicePointer(address), context.compute()), "freeing device memory");
       } else if (context.closed()) {

@@ -61,26 +61,20 @@ final class TransferOps {
     }
   }
 
-  /** Copies to pinned memory without a stop in between. */
+  /** Starts a copy to pinned memory; whoever looks there waits for it. */
   void download(long from, long count, HostBuffer to, long toFirst) {
     Objects.checkFromIndexSize(toFirst, count, to.bytes() / Float.BYTES);
     if (!(to instanceof CudaHostBuffer pinned)) {
       throw new IllegalArgumentException("to is not a host buffer of the CUDA backend: " + to);
     }
-    pinned.withAddress(
-        address -> {
-          if (count > 0) {
-            context.check(
-                cudaMemcpyAsync(
-                    target.at(address + toFirst * Float.BYTES),
-                    source.at(from),
-                    count * Float.BYTES,
-                    cudart.cudaMemcpyDeviceToHost,
-                    context.compute()),
-                "copying from the device");
-          }
-          context.synchronize();
-        });
+    if (count > 0) {
+      pinned.receive(
+          context.downloads(),
+          address ->
+              context
+                  .downloads()
+                  .start(from, address + toFirst * Float.BYTES, count * Float.BYTES));
+    }
   }
 
   /** Any thread may call it. */

@@ -148,7 +148,7 @@ public final class FullLogits implements AutoCloseable, LogitsRows {
         .slice(bytes(row % segmentRows, vocabSize), bytes(count, vocabSize));
   }
 
-  /** Stores float32 rows that lie on the device; once on the host, they are there on return. */
+  /** Stores float32 rows that lie on the device, in memory that may be used again at once. */
   void store(int row, int count, DeviceBuffer float32) {
     int done = 0;
     while (done < count) {

@@ -7,7 +7,7 @@ package dev.halcyon.engine.logits;
 public interface HostMemory {
 
   /**
-   * Allocates memory, from any thread.
+   * Allocates memory that holds anything, from any thread.
    *
    * @param bytes the size in bytes, not negative
    * @param purpose what the memory is for, named in the error

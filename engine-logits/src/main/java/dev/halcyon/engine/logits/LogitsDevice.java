@@ -22,7 +22,9 @@ public interface LogitsDevice {
   void copy(DeviceBuffer from, DeviceBuffer to, long bytes);
 
   /**
-   * Copies float32 elements to the host, complete on return.
+   * Copies float32 elements to the host: whoever reads {@code to} from now on sees them, and {@code
+   * from} may be written to or closed at once. The copying itself may go on beside what is called
+   * next.
    *
    * @param toFirst index of the first element written
    */

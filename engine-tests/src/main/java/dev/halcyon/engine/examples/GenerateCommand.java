@@ -1,6 +1,8 @@
 package dev.halcyon.engine.examples;
 
+import dev.halcyon.engine.BackendChoice;
 import dev.halcyon.engine.ChatMessage;
+import dev.halcyon.engine.DTypeChoice;
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.EngineException;
@@ -100,6 +102,26 @@ public final class GenerateCommand implements Callable<Integer> {
   private boolean noEcho;
 
   @Option(
+      names = "--backend",
+      paramLabel = "NAME",
+      description = "auto, cpu or cuda. Default: auto, a GPU if there is one that can be used.")
+  private BackendChoice backend = BackendChoice.AUTO;
+
+  @Option(
+      names = "--device",
+      paramLabel = "N",
+      description = "Which GPU, counted from 0. Default: ${DEFAULT-VALUE}.")
+  private int device;
+
+  @Option(
+      names = "--dtype",
+      paramLabel = "TYPE",
+      description =
+          "auto, f32, f16 or bf16: the type of activations. Default: auto, the checkpoint's on a GPU"
+              + " and f32 on the CPU.")
+  private DTypeChoice dtype = DTypeChoice.AUTO;
+
+  @Option(
       names = "--threads",
       paramLabel = "N",
       description = "Threads to compute with. Default: one for each processor.")
@@ -129,6 +151,7 @@ public final class GenerateCommand implements Callable<Integer> {
   /** Runs the command and returns its exit code. */
   static int run(PrintStream out, PrintStream err, String... args) {
     return new CommandLine(new GenerateCommand(out, err))
+        .setCaseInsensitiveEnumValuesAllowed(true)
         .setOut(new PrintWriter(out, true))
         .setParameterExceptionHandler(
             (e, rest) -> {
@@ -148,7 +171,7 @@ public final class GenerateCommand implements Callable<Integer> {
         return FAILED;
       }
       try (GenerationResult result = handle.await()) {
-        err.println(summary(result));
+        err.println(summary(result, engine.backendName()));
       }
       return 0;
     }
@@ -179,6 +202,7 @@ public final class GenerateCommand implements Callable<Integer> {
     } else {
       builder.model(model);
     }
+    builder.backend(backend).deviceIndex(device).dtype(dtype);
     if (threads != null) {
       builder.threads(threads);
     }
@@ -207,16 +231,17 @@ public final class GenerateCommand implements Callable<Integer> {
     }
   }
 
-  private static String summary(GenerationResult result) {
+  private static String summary(GenerationResult result, String backendName) {
     RequestTiming timing = result.timing();
     Duration first = timing.timeToFirstToken();
     return String.format(
         Locale.ROOT,
-        "%d tokens, %.1f tokens/s, first token after %s, finished: %s",
+        "%d tokens, %.1f tokens/s, first token after %s, finished: %s, on: %s",
         result.usage().generatedTokens(),
         timing.tokensPerSecond(),
         first == null ? "-" : first.toMillis() + " ms",
-        result.outputs().get(0).finishReason());
+        result.outputs().get(0).finishReason(),
+        backendName);
   }
 
   private static int report(Exception e, PrintStream err) {

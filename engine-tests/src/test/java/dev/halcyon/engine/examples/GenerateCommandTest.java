@@ -56,6 +56,9 @@ class GenerateCommandTest {
     "--top-p=0 hi, topP",
     "--temperature=NaN hi, temperature",
     "--threads=0 hi, threads",
+    "--backend=tpu hi, --backend",
+    "--device=-1 hi, device",
+    "--dtype=f64 hi, --dtype",
     "--stop= hi, stop",
     "--nonsense hi, --nonsense",
     "--seed 1, PROMPT",
@@ -65,6 +68,22 @@ class GenerateCommandTest {
     assertThat(text(err)).startsWith("generate: ").contains(named);
     assertThat(text(err).lines()).hasSize(1);
     assertThat(text(out)).isEmpty();
+  }
+
+  @Test
+  void runsOnTheBackendThatIsAskedFor() {
+    String[] arguments = {
+      "--temperature=0", "--max-tokens=2", "--backend=cpu", "--dtype=f32", "hi"
+    };
+    assertThat(run(arguments)).isZero();
+    assertThat(text(err).stripTrailing()).endsWith("on: cpu");
+  }
+
+  @Test
+  void saysWhyTheBackendCantDoWhatIsAskedFor() {
+    assertThat(run("--backend=cpu", "--dtype=bf16", "hi")).isNotZero();
+    assertThat(text(err)).startsWith("generate: ").contains("BF16");
+    assertThat(text(err).lines()).hasSize(1);
   }
 
   @Test
