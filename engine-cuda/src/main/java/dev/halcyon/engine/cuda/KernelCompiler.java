@@ -54,9 +54,10 @@ final class KernelCompiler {
     _nvrtcProgram program = new _nvrtcProgram();
     try (BytePointer text = new BytePointer(source.text(), StandardCharsets.UTF_8);
         BytePointer name = new BytePointer(source.file(), StandardCharsets.UTF_8);
-        PointerPointer<BytePointer> headers = new PointerPointer<>(KernelSource.header());
-        PointerPointer<BytePointer> includes = new PointerPointer<>(KernelSource.HEADER)) {
-      check(nvrtcCreateProgram(program, text, name, 1, headers, includes), "reading " + source);
+        PointerPointer<BytePointer> headers = pointers(KernelSource.headers());
+        PointerPointer<BytePointer> includes = pointers(KernelSource.HEADERS)) {
+      int count = KernelSource.HEADERS.size();
+      check(nvrtcCreateProgram(program, text, name, count, headers, includes), "reading " + source);
       try {
         List<String> options = new ArrayList<>(target.options());
         options.add("--gpu-architecture=" + target.architecture());
@@ -70,8 +71,7 @@ final class KernelCompiler {
 
   private static void compile(
       _nvrtcProgram program, List<String> options, KernelSource source, KernelTarget target) {
-    try (PointerPointer<BytePointer> pointers =
-        new PointerPointer<>(options.toArray(new String[0]))) {
+    try (PointerPointer<BytePointer> pointers = pointers(options)) {
       int code = nvrtcCompileProgram(program, options.size(), pointers);
       if (code != 0) {
         throw new CudaException(
@@ -85,6 +85,10 @@ final class KernelCompiler {
             false);
       }
     }
+  }
+
+  private static PointerPointer<BytePointer> pointers(List<String> texts) {
+    return new PointerPointer<>(texts.toArray(new String[0]));
   }
 
   private static String log(_nvrtcProgram program) {

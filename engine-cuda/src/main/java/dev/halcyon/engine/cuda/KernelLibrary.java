@@ -49,7 +49,7 @@ final class KernelLibrary implements AutoCloseable {
     List<String> inputs =
         List.of(
             source.text(),
-            KernelSource.header(),
+            String.join("\n", KernelSource.headers()),
             String.join(" ", target.options()),
             target.architecture(),
             version);

@@ -4,15 +4,18 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 
 /** The .cu resources. All of them are compiled when a backend is opened. */
 enum KernelSource {
   ROWS("rows.cu"),
   NORMS("norms.cu"),
-  CONVERT("convert.cu");
+  CONVERT("convert.cu"),
+  ATTENTION_PREFILL("attention_prefill.cu"),
+  ATTENTION_TILED("attention_tiled.cu");
 
-  /** What every source includes. */
-  static final String HEADER = "halcyon.cuh";
+  /** What sources include. */
+  static final List<String> HEADERS = List.of("halcyon.cuh", "prefill.cuh");
 
   private final String file;
 
@@ -29,8 +32,9 @@ enum KernelSource {
     return read(file);
   }
 
-  static String header() {
-    return read(HEADER);
+  /** The texts of {@link #HEADERS}. */
+  static List<String> headers() {
+    return HEADERS.stream().map(KernelSource::read).toList();
   }
 
   private static String read(String file) {

@@ -1,0 +1,98 @@
+// What the kernels for the rows of prompts share: their arguments, the packed rows of a block, copies to
+// shared memory and exponentials.
+//
+// A block takes a tile of queries that share a KV head. The rows of a tile are the sequence's rows of
+// this step, each with all query heads of the KV head behind one another: packed row p is the
+// sequence's row p / group and the group's head p % group. So a short chunk fills a tile as well as
+// a long one does, and keys and values are read once for all heads of a group. blockIdx.x is the KV
+// head.
+//
+// Tiles of keys begin at fixed positions, and a tile that a row sees nothing of changes nothing of
+// it, to the bit: how a prompt was cut into chunks has no part in the result.
+#pragma once
+#include "halcyon.cuh"
+
+constexpr float LOG2E = 1.44269504088896341f;
+constexpr float INFINITE = __builtin_huge_valf();
+
+// As PrefillAttentionOp passes it.
+struct PrefillArgs {
+  const Act* qkv;
+  Act* out;
+  // One layer's, [blocks, kvHeads, blockSize, headDim].
+  const Act* keys;
+  const Act* values;
+  const int* rowStart;
+  const int* contextLength;
+  const int* blockTables;
+  // For each blockIdx.y a sequence and its first packed row here.
+  const int* work;
+  int tableStride;
+  int queryHeads;
+  int kvHeads;
+  int headDim;
+  int blockShift;
+  // More than any context where there is none.
+  int window;
+  float scale;
+  float softcap;
+};
+
+__device__ __forceinline__ u32 sharedAddress(const void* p) {
+  u32 address;
+  asm("{ .reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a; }" : "=r"(address) : "l"(p));
+  return address;
+}
+
+// Starts to copy 16 bytes to shared memory, or zeros where not `read`.
+__device__ __forceinline__ void copy16(u32 to, const void* from, bool read) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(read ? 16 : 0)
+               : "memory");
+}
+
+// Waits for the thread's own copies.
+__device__ __forceinline__ void awaitCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+__device__ __forceinline__ float exp2Fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// To about 2^-22 absolutely, which is what counts in an exponent.
+__device__ __forceinline__ float tanhFast(float x) {
+  return 1.0f - __fdividef(2.0f, 1.0f + exp2Fast(2.0f * LOG2E * x));
+}
+
+// What a block works on.
+struct Queries {
+  // The tile's first packed row, and the end of the sequence's.
+  int first;
+  int end;
+  int group;
+  // The sequence's first row in the batch and its position.
+  int rowStart;
+  int position;
+  const int* table;
+
+  __device__ int positionOf(int packedRow) const { return position + packedRow / group; }
+
+  // The batch's heads of the KV head, counted through all rows: of [rows, headsOfARow] heads.
+  __device__ i64 headOf(int packedRow, int headsOfARow, int firstHead) const {
+    return i64(rowStart + packedRow / group) * headsOfARow + firstHead + packedRow % group;
+  }
+};
+
+// Asked for where it is needed: registers are too few to hold it throughout.
+__device__ __forceinline__ Queries queriesOf(const PrefillArgs& args) {
+  int sequence = args.work[2 * blockIdx.y];
+  Queries q;
+  q.first = args.work[2 * blockIdx.y + 1];
+  q.group = args.queryHeads / args.kvHeads;
+  q.rowStart = args.rowStart[sequence];
+  int rows = args.rowStart[sequence + 1] - q.rowStart;
+  q.end = rows * q.group;
+  q.position = args.contextLength[sequence] - rows;
+  q.table = args.blockTables + i64(sequence) * args.tableStride;
+  return q;
+}
