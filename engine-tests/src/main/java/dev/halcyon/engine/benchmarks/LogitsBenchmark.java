@@ -1,6 +1,7 @@
 package dev.halcyon.engine.benchmarks;
 
 import dev.halcyon.engine.backend.HostTensor;
+import dev.halcyon.engine.logits.FullLogits;
 import java.io.PrintWriter;
 import java.util.EnumMap;
 import java.util.Locale;
@@ -15,9 +16,9 @@ import picocli.CommandLine.Option;
 import picocli.CommandLine.Spec;
 
 /**
- * Measures what context logits and prompt logprobs cost on the CPU backend over the bare projection
- * of the same rows through the same head, in one run: time, device memory and host memory.
- * docs/performance.md says how to read the result.
+ * Measures what context logits and prompt logprobs cost over the bare projection of the same rows
+ * through the same head, in one run: time, device memory and host memory. docs/performance.md says
+ * how to read the result.
  */
 @Command(
     name = "logits-benchmark",
@@ -30,6 +31,18 @@ public final class LogitsBenchmark implements Callable<Integer> {
   private static final int SGEMM_PASSES = 5;
 
   @Spec private CommandSpec spec;
+
+  @Option(
+      names = "--backend",
+      paramLabel = "NAME",
+      description = "cpu or cuda (default: ${DEFAULT-VALUE})")
+  private String backend = "cpu";
+
+  @Option(
+      names = "--device",
+      paramLabel = "N",
+      description = "which GPU, from 0 (default: ${DEFAULT-VALUE})")
+  private int device;
 
   @Option(
       names = "--rows",
@@ -86,24 +99,37 @@ public final class LogitsBenchmark implements Callable<Integer> {
         rows, chunkRows, vocabSize, hiddenSize, runs);
     out.flush();
     HostTensor weights = RandomHead.weights(vocabSize, hiddenSize, SEED);
-    double peak = sgemmPeak();
     double operations = 2.0 * rows * vocabSize * hiddenSize;
+    double peak = backend.equals("cpu") ? sgemmPeak(out) : devicePeak(out);
     out.printf(
         Locale.ROOT,
-        "limit: %.2f s, %.3f TFLOP at OpenBLAS's %.0f GFLOP/s%n%n",
+        "limit of the projection: %.4f s, %.3f TFLOP%n%n",
         operations / peak,
-        operations / 1e12,
-        peak / 1e9);
+        operations / 1e12);
     out.flush();
     out.print(new LogitsTable(operations, peak).render(measure(weights)));
     out.flush();
     return 0;
   }
 
-  private double sgemmPeak() throws Exception {
+  private double devicePeak(PrintWriter out) {
+    DeviceLimits limits = DeviceLimits.measure(backend, device);
+    out.printf(
+        Locale.ROOT,
+        "a large BF16 product: %.0f TFLOP/s; a copy to pinned host memory: %.1f GB/s, %.4f s for all"
+            + " rows in float32%n",
+        limits.operations() / 1e12,
+        limits.downloadBytes() / 1e9,
+        FullLogits.bytes(rows, vocabSize) / limits.downloadBytes());
+    return limits.operations();
+  }
+
+  private double sgemmPeak(PrintWriter out) throws Exception {
     ExecutorService pool = Executors.newFixedThreadPool(threads);
     try {
-      return SgemmPeak.measure(pool, threads, sgemmSize, SGEMM_PASSES);
+      double peak = SgemmPeak.measure(pool, threads, sgemmSize, SGEMM_PASSES);
+      out.printf(Locale.ROOT, "OpenBLAS's sgemm: %.0f GFLOP/s%n", peak / 1e9);
+      return peak;
     } finally {
       pool.shutdown();
     }
@@ -111,7 +137,8 @@ public final class LogitsBenchmark implements Callable<Integer> {
 
   /** In turn, so that a machine that is slow for a while is so to all of them. */
   private Map<LogitsScenario, LogitsCost> measure(HostTensor weights) {
-    LogitsMeasurement measurement = new LogitsMeasurement(weights, rows, chunkRows, threads);
+    LogitsMeasurement measurement =
+        new LogitsMeasurement(backend, device, weights, rows, chunkRows, threads);
     Map<LogitsScenario, LogitsCost> costs = new EnumMap<>(LogitsScenario.class);
     for (int run = 0; run < runs; run++) {
       for (LogitsScenario scenario : LogitsScenario.values()) {

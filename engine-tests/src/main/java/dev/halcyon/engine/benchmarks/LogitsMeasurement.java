@@ -1,5 +1,6 @@
 package dev.halcyon.engine.benchmarks;
 
+import dev.halcyon.engine.DTypeChoice;
 import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.BackendOptions;
 import dev.halcyon.engine.backend.BackendSelector;
@@ -12,7 +13,6 @@ import dev.halcyon.engine.logits.FullLogits;
 import dev.halcyon.engine.logits.PromptLogprobs;
 import dev.halcyon.engine.logits.RankGroup;
 import java.lang.management.ManagementFactory;
-import java.util.Random;
 
 /**
  * Runs the scenarios of {@link LogitsBenchmark}, each on a backend of its own with the memory that
@@ -25,17 +25,24 @@ final class LogitsMeasurement {
 
   private static final long SEED = 7;
 
+  private final String backendName;
+  private final int device;
   private final HostTensor weights;
   private final int rows;
   private final int chunkRows;
   private final int threads;
 
   /**
-   * @param weights [vocabSize, hiddenSize]
+   * @param backendName what computes
+   * @param device which of its devices
+   * @param weights [vocabSize, hiddenSize], of the type that a GPU computes in
    * @param rows the prompt's length
    * @param chunkRows the rows of a step
    */
-  LogitsMeasurement(HostTensor weights, int rows, int chunkRows, int threads) {
+  LogitsMeasurement(
+      String backendName, int device, HostTensor weights, int rows, int chunkRows, int threads) {
+    this.backendName = backendName;
+    this.device = device;
     this.weights = weights;
     this.rows = rows;
     this.chunkRows = Math.min(rows, chunkRows);
@@ -49,14 +56,16 @@ final class LogitsMeasurement {
    */
   LogitsCost measure(LogitsScenario scenario, boolean warmUp) {
     BackendOptions options =
-        new BackendOptions(threads, deviceBytes(scenario), FullLogits.bytes(rows, vocabSize()), 0);
-    try (Backend backend = BackendSelector.onClassPath().open("cpu", options);
+        new BackendOptions(
+            threads,
+            deviceBytes(scenario),
+            FullLogits.bytes(rows, vocabSize()),
+            device,
+            DTypeChoice.AUTO,
+            weights.dtype());
+    try (Backend backend = BackendSelector.onClassPath().open(backendName, options);
         RandomHead head = new RandomHead(backend, weights);
-        DeviceBuffer hidden =
-            backend
-                .memory()
-                .allocate(backend.activationBytes(chunkRows, weights.cols()), "hidden rows")) {
-      fill(backend, hidden);
+        DeviceBuffer hidden = RandomRows.of(backend, chunkRows, weights.cols(), SEED)) {
       return scenario == LogitsScenario.BARE
           ? bare(backend, head, hidden, warmUp)
           : planned(backend, head, hidden, scenario, warmUp);
@@ -68,13 +77,10 @@ final class LogitsMeasurement {
   }
 
   private long deviceBytes(LogitsScenario scenario) {
-    long needed = Float.BYTES * (long) chunkRows * weights.cols();
-    if (scenario == LogitsScenario.FULL_ON_HOST) {
-      // Room for the resident workspace, and less than storage takes, for one step (warm-up) too.
-      return needed
-          + FullLogits.bytes(ContextLogitsPlan.RESIDENT_ROWS, vocabSize())
-          + Math.min(SLACK_BYTES, FullLogits.bytes(chunkRows, vocabSize()) - 1);
-    }
+    // Weights and the table of the hidden rows too, which a GPU holds in its memory.
+    long needed =
+        (weights.dtype().bytes() + (long) Float.BYTES) * chunkRows * weights.cols()
+            + (long) weights.dtype().bytes() * vocabSize() * weights.cols();
     int stored =
         switch (scenario) {
           case BARE -> chunkRows;
@@ -83,24 +89,13 @@ final class LogitsMeasurement {
         };
     return needed
         + FullLogits.bytes(stored, vocabSize())
-        + FullLogits.bytes(ContextLogitsPlan.RESIDENT_ROWS, vocabSize())
+        + 2 * FullLogits.bytes(ContextLogitsPlan.RESIDENT_ROWS, vocabSize())
         + SLACK_BYTES;
-  }
-
-  private void fill(Backend backend, DeviceBuffer hidden) {
-    Random random = new Random(SEED);
-    float[] row = new float[weights.cols()];
-    for (int i = 0; i < chunkRows; i++) {
-      for (int j = 0; j < row.length; j++) {
-        row[j] = (float) random.nextGaussian();
-      }
-      backend.write(row, 0, row.length, hidden, (long) i * row.length);
-    }
   }
 
   /** The projection alone, chunk by chunk into one buffer. */
   private LogitsCost bare(Backend backend, RandomHead head, DeviceBuffer hidden, boolean warmUp) {
-    long bytes = FullLogits.bytes(chunkRows, vocabSize());
+    long bytes = backend.activationBytes(chunkRows, vocabSize());
     try (DeviceBuffer out = backend.memory().allocate(bytes, "logits")) {
       // Also touches the buffer, whose pages are no part of the projection.
       head.project(hidden, warmUp ? chunkRows : 1, out);
@@ -120,7 +115,7 @@ final class LogitsMeasurement {
       DeviceBuffer hidden,
       LogitsScenario scenario,
       boolean warmUp) {
-    PeakDevice device = new PeakDevice(backend);
+    PeakDevice device = new PeakDevice(backend, scenario == LogitsScenario.FULL_ON_HOST);
     long before = backend.memory().used();
     try (ContextLogitsPlan plan = new ContextLogitsPlan(head, device, RankGroup.single())) {
       plan.warmUp(hidden, chunkRows);

@@ -32,15 +32,20 @@ final class LogitsTable {
             table.append(
                 String.format(
                     Locale.ROOT,
-                    "| %s | %.2f | %.2f | %.0f %% | %s | %s | %s |%n",
+                    "| %s | %s | %.2f | %.0f %% | %s | %s | %s |%n",
                     scenario.title(),
-                    cost.seconds(),
+                    seconds(cost.seconds()),
                     cost.seconds() / bare,
                     100 * operations / cost.seconds() / peak,
                     mib(cost.workspaceBytes()),
                     mib(cost.requestBytes()),
                     mib(cost.hostBytes()))));
     return table.toString();
+  }
+
+  /** A GPU's times need more digits than a CPU's. */
+  private static String seconds(double seconds) {
+    return String.format(Locale.ROOT, seconds < 1 ? "%.4f" : "%.2f", seconds);
   }
 
   private static String mib(long bytes) {

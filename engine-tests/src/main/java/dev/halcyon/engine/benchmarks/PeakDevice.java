@@ -6,6 +6,7 @@ import dev.halcyon.engine.logits.HostBuffer;
 import dev.halcyon.engine.logits.HostMemory;
 import dev.halcyon.engine.logits.LogitsDevice;
 import dev.halcyon.engine.logits.LogitsType;
+import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
 import dev.halcyon.engine.logits.PromptLogprobs;
 
 /**
@@ -14,13 +15,20 @@ import dev.halcyon.engine.logits.PromptLogprobs;
  */
 final class PeakDevice implements LogitsDevice {
 
+  /** How the plan calls what it stores full rows in. */
+  private static final String STORAGE = "context logits of ";
+
   private final LogitsDevice device;
   private final PeakMemory memory;
   private final PeakHostMemory hostMemory;
 
-  PeakDevice(LogitsDevice device) {
+  /**
+   * @param refusesStorage whether it has no room for full context logits, so that the host takes
+   *     them
+   */
+  PeakDevice(LogitsDevice device, boolean refusesStorage) {
     this.device = device;
-    this.memory = new PeakMemory(device.memory());
+    this.memory = new PeakMemory(device.memory(), refusesStorage);
     this.hostMemory = new PeakHostMemory(device.hostMemory());
   }
 
@@ -84,15 +92,20 @@ final class PeakDevice implements LogitsDevice {
   private static final class PeakMemory implements DeviceMemory {
 
     private final DeviceMemory memory;
+    private final boolean refusesStorage;
     private long peak;
 
-    PeakMemory(DeviceMemory memory) {
+    PeakMemory(DeviceMemory memory, boolean refusesStorage) {
       this.memory = memory;
+      this.refusesStorage = refusesStorage;
       this.peak = memory.used();
     }
 
     @Override
     public DeviceBuffer allocate(long bytes, String purpose) {
+      if (refusesStorage && purpose.startsWith(STORAGE)) {
+        throw new OutOfDeviceMemoryException(purpose, bytes, 0);
+      }
       DeviceBuffer buffer = memory.allocate(bytes, purpose);
       peak = Math.max(peak, memory.used());
       return buffer;
