@@ -33,6 +33,11 @@ def logits(model, ids):
     return model(torch.tensor([ids], device=device), use_cache=False).logits[0].float()
 
 
+def prompt_logprobs(rows, prompt):
+    targets = torch.tensor(prompt[1:], device=rows.device)[:, None]
+    return torch.log_softmax(rows[: len(prompt) - 1], -1).gather(1, targets)[:, 0]
+
+
 class Error:
     """Sums of one side's differences from float32."""
 
@@ -40,20 +45,15 @@ class Error:
         self.difference = self.size = self.largest = self.logprob = self.largest_logprob = 0.0
         self.agreed = self.rows = self.targets = 0
 
-    def add(self, got, expected, ids, logprobs=None):
-        """ids are those of the rows, in their order; row i predicts ids[i + 1]."""
+    def add(self, got, expected, prompt, logprobs):
+        """logprobs are those of the prompt's ids from the second on; row i predicts id i + 1."""
         self.difference += float((got - expected).double().square().sum())
         self.size += float(expected.double().square().sum())
         self.largest = max(self.largest, float((got - expected).abs().max()))
         self.agreed += int((got.argmax(-1) == expected.argmax(-1)).sum())
         self.rows += got.shape[0]
-        targets = torch.tensor(ids[1:], device=got.device)[:, None]
-        reference = torch.log_softmax(expected[: len(ids) - 1], -1).gather(1, targets)[:, 0]
-        if logprobs is None:
-            mine = torch.log_softmax(got[: len(ids) - 1], -1).gather(1, targets)[:, 0]
-        else:
-            mine = torch.tensor(logprobs, device=got.device)
-            reference = reference[: len(logprobs)]
+        reference = prompt_logprobs(expected, prompt)
+        mine = torch.tensor(logprobs, device=got.device)
         away = (mine - reference).abs()
         self.logprob += float(away.sum())
         self.largest_logprob = max(self.largest_logprob, float(away.max()))
@@ -83,8 +83,9 @@ def compare(model_dir, prompts, ours, device):
         expected = logits(model, ids)
         got = torch.tensor(values[first : first + len(ids)], device=device)
         first += len(ids)
-        engine.add(got, expected, ids, case["prompt_logprobs"][:-1])
-        transformers_.add(bf16.to(device), expected, ids)
+        engine.add(got, expected, prompt, case["prompt_logprobs"][:-1])
+        bf16 = bf16.to(device)
+        transformers_.add(bf16, expected, prompt, prompt_logprobs(bf16, prompt).tolist())
         taken = expected[len(prompt) - 1 :].argmax(-1).tolist()
         greedy += sum(a == b for a, b in zip(taken, case["generated"]))
     if first != values.shape[0]:
