@@ -37,6 +37,11 @@ public final class EngineMeterBinder implements MeterBinder {
     gauge(registry, "kv.blocks.free", EngineMetrics::freeBlocks);
     gauge(registry, "tokens.per.second", EngineMetrics::tokensPerSecond);
     gauge(registry, "device.memory.used", EngineMetrics::deviceMemoryUsed);
+    gauge(registry, "device.memory.weights", metrics -> metrics.deviceMemory().weights());
+    gauge(registry, "device.memory.workspace", metrics -> metrics.deviceMemory().workspace());
+    gauge(registry, "device.memory.kv.cache", metrics -> metrics.deviceMemory().kvCache());
+    gauge(registry, "device.memory.results", metrics -> metrics.deviceMemory().results());
+    gauge(registry, "device.memory.peak", metrics -> metrics.deviceMemory().peak());
     gauge(registry, "host.memory.used", EngineMetrics::hostMemoryUsed);
     counter(registry, "steps", tags, EngineMetrics::steps);
     counter(registry, "tokens.prompt", tags, EngineMetrics::promptTokens);

@@ -18,7 +18,7 @@ import java.util.Map;
  * @param tokensPerSecond tokens sampled per second of stepping, over about the last ten seconds of
  *     it
  * @param finished ended outputs by reason
- * @param deviceMemoryUsed bytes of device memory in use, results that lie there included
+ * @param deviceMemory bytes of device memory by what they are used for
  * @param hostMemoryUsed bytes of host memory held by results that the device had no room for
  */
 public record EngineMetrics(
@@ -33,10 +33,15 @@ public record EngineMetrics(
     long pauses,
     double tokensPerSecond,
     Map<FinishReason, Long> finished,
-    long deviceMemoryUsed,
+    DeviceMemoryUse deviceMemory,
     long hostMemoryUsed) {
 
   public EngineMetrics {
     finished = Map.copyOf(finished);
+  }
+
+  /** Bytes of device memory in use, results that lie there included. */
+  public long deviceMemoryUsed() {
+    return deviceMemory.total();
   }
 }

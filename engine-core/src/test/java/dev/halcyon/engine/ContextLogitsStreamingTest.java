@@ -150,7 +150,7 @@ public class ContextLogitsStreamingTest {
 
   @Test
   void subscribersThatAreSlowOrAbsentHoldNothingOnceTheResultIsClosed() throws Exception {
-    long idle = engine.metrics().deviceMemoryUsed();
+    long idle = engine.metrics().deviceMemory().results();
     List<GenerationHandle> handles = new ArrayList<>();
     CountDownLatch subscribed = new CountDownLatch(8);
     for (int i = 0; i < 16; i++) {
@@ -164,11 +164,11 @@ public class ContextLogitsStreamingTest {
     for (GenerationHandle handle : handles) {
       handle.await();
     }
-    assertThat(engine.metrics().deviceMemoryUsed()).isGreaterThan(idle);
+    assertThat(engine.metrics().deviceMemory().results()).isGreaterThan(idle);
     for (GenerationHandle handle : handles) {
       handle.await().close();
     }
-    assertThat(engine.metrics().deviceMemoryUsed()).isEqualTo(idle);
+    assertThat(engine.metrics().deviceMemory().results()).isEqualTo(idle);
     assertThat(engine.metrics().hostMemoryUsed()).isZero();
     GenerationDelta late = handles.get(1).stream().findFirst().orElseThrow();
     assertThat(late.promptLogprobs()).hasSize(PROMPT_LENGTH);

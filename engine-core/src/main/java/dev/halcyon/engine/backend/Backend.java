@@ -7,6 +7,7 @@ import dev.halcyon.engine.sampling.SampledToken;
 import dev.halcyon.engine.sampling.SamplingRow;
 import java.nio.FloatBuffer;
 import java.util.List;
+import java.util.function.Consumer;
 
 /**
  * The fused operations that a decoder is composed of, over opaque device buffers. Not a tensor
@@ -57,6 +58,31 @@ public interface Backend extends LogitsDevice, AutoCloseable {
    * Makes the batch of the next step known to the device. The arrays may be reused after the step.
    */
   DeviceBatch upload(Batch batch);
+
+  /**
+   * Runs the body of a step: operations on buffers that stay where they are from step to step. A
+   * backend may record them, and repeat them in a later step of as many rows instead of calling the
+   * body again; or add rows of padding, so that steps of several sizes can share what is recorded.
+   * Results don't depend on any of that.
+   *
+   * @param batch what {@link #upload} returned last
+   * @param body calls operations that queue work and nothing else: none that returns results or
+   *     allocates. Called with a batch whose first rows are those of {@code batch}; the same object
+   *     in every step
+   */
+  default void runStep(DeviceBatch batch, Consumer<DeviceBatch> body) {
+    body.accept(batch);
+  }
+
+  /**
+   * Prepares for steps up to some limits, before the first of them. A backend that gains from it
+   * runs steps of its own choice; what the KV cache holds does not matter yet. By default nothing
+   * is done.
+   *
+   * @param step computes a batch as a step does: upload, {@link #runStep}, head and sampling
+   * @throws dev.halcyon.engine.logits.OutOfDeviceMemoryException if there is no room for such steps
+   */
+  default void warmUp(StepLimits limits, Consumer<Batch> step) {}
 
   /** out[row] = table[tokenIds[row]] * scale. */
   void embed(Matrix table, DeviceBatch batch, float scale, DeviceBuffer out);

@@ -1,9 +1,11 @@
 package dev.halcyon.engine.executor;
 
+import dev.halcyon.engine.DeviceMemoryUse;
 import dev.halcyon.engine.kvcache.KvCacheManager;
 import java.util.concurrent.Executor;
 import java.util.function.LongSupplier;
 import java.util.function.Predicate;
+import java.util.function.Supplier;
 
 /**
  * What an executor is made of.
@@ -14,7 +16,7 @@ import java.util.function.Predicate;
  * @param requests checks requests and fills in what they leave open
  * @param delivery where callers' code runs
  * @param isWorker whether a thread is one that a step waits for, and so must not wait for the step
- * @param deviceMemoryUsed bytes of device memory in use
+ * @param deviceMemory what device memory is used for
  * @param hostMemoryUsed bytes of host memory that results hold
  * @param onEnd frees all that the executor works with, on its thread, once nothing runs any more
  */
@@ -25,6 +27,6 @@ public record ExecutorParts(
     RequestFactory requests,
     Executor delivery,
     Predicate<Thread> isWorker,
-    LongSupplier deviceMemoryUsed,
+    Supplier<DeviceMemoryUse> deviceMemory,
     LongSupplier hostMemoryUsed,
     Runnable onEnd) {}

@@ -62,7 +62,7 @@ public final class GenerationExecutor implements AutoCloseable {
     this.budget = new BlockBudget(parts.kvManager());
     this.metrics =
         new MetricsRecorder(
-            parts.kvManager(), scheduler, parts.deviceMemoryUsed(), parts.hostMemoryUsed());
+            parts.kvManager(), scheduler, parts.deviceMemory(), parts.hostMemoryUsed());
     this.thread = new Thread(this::run, "halcyon-executor");
     this.thread.setDaemon(true);
     queue.ownedBy(thread);
@@ -430,6 +430,15 @@ public final class GenerationExecutor implements AutoCloseable {
     active.remove(request.handle());
   }
 
+  /** Where a device is lost freeing may fail too, which must keep nobody from being told. */
+  private static void release(ActiveRequest request) {
+    try {
+      request.releaseContext();
+    } catch (RuntimeException e) {
+      LOG.debug("Freeing what a request held failed", e);
+    }
+  }
+
   /** Ends whatever is left, then frees the parts. Runs on the executor's thread, once. */
   private void end(Throwable failure) {
     RuntimeException reason =
@@ -442,7 +451,7 @@ public final class GenerationExecutor implements AutoCloseable {
     }
     for (ActiveRequest request : List.copyOf(active.values())) {
       request.markEnded();
-      request.releaseContext();
+      release(request);
       request.outputs().forEach(output -> metrics.finished(FinishReason.ERROR));
       request.handle().fail(reason);
     }

@@ -29,7 +29,7 @@ final class KvSizing {
     long blocks = (asked + blockSize - 1) / blockSize;
     if (tokens == null) {
       DeviceMemory memory = backend.memory();
-      long left = memory.capacity() - memory.used();
+      long left = memory.available();
       long elementBytes = backend.activationType().bytes();
       long blockBytes = of(1).blockBytes((int) elementBytes);
       // Keys or values of one layer are the largest single buffer that a backend may use.

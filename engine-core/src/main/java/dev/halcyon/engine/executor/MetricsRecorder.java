@@ -1,5 +1,6 @@
 package dev.halcyon.engine.executor;
 
+import dev.halcyon.engine.DeviceMemoryUse;
 import dev.halcyon.engine.EngineMetrics;
 import dev.halcyon.engine.FinishReason;
 import dev.halcyon.engine.kvcache.KvCacheManager;
@@ -15,7 +16,7 @@ final class MetricsRecorder {
 
   private final KvCacheManager kv;
   private final Scheduler scheduler;
-  private final LongSupplier deviceMemoryUsed;
+  private final Supplier<DeviceMemoryUse> deviceMemory;
   private final LongSupplier hostMemoryUsed;
   private final Map<FinishReason, Long> finished = new EnumMap<>(FinishReason.class);
   private final RateWindow rate = new RateWindow(WINDOW_NANOS);
@@ -28,11 +29,11 @@ final class MetricsRecorder {
   MetricsRecorder(
       KvCacheManager kv,
       Scheduler scheduler,
-      LongSupplier deviceMemoryUsed,
+      Supplier<DeviceMemoryUse> deviceMemory,
       LongSupplier hostMemoryUsed) {
     this.kv = kv;
     this.scheduler = scheduler;
-    this.deviceMemoryUsed = deviceMemoryUsed;
+    this.deviceMemory = deviceMemory;
     this.hostMemoryUsed = hostMemoryUsed;
     publish();
   }
@@ -95,7 +96,7 @@ final class MetricsRecorder {
             pausesNow,
             perSecond,
             finishedNow,
-            deviceMemoryUsed.getAsLong(),
+            deviceMemory.get(),
             hostMemoryUsed.getAsLong());
   }
 }

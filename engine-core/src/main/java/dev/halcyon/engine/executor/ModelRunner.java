@@ -5,6 +5,7 @@ import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.Batch;
 import dev.halcyon.engine.backend.DeviceBatch;
 import dev.halcyon.engine.backend.KvStorage;
+import dev.halcyon.engine.backend.StepLimits;
 import dev.halcyon.engine.executor.StepPlan.Chunk;
 import dev.halcyon.engine.logits.BatchDescription;
 import dev.halcyon.engine.logits.ContextLogits;
@@ -15,8 +16,13 @@ import dev.halcyon.engine.model.Decoder;
 import dev.halcyon.engine.model.OutputHead;
 import dev.halcyon.engine.sampling.SampledToken;
 import dev.halcyon.engine.sampling.SamplingRow;
+import dev.halcyon.engine.sampling.SamplingSettings;
+import dev.halcyon.engine.sampling.TokenHistory;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.function.Consumer;
 import java.util.function.Function;
 
 /**
@@ -25,6 +31,13 @@ import java.util.function.Function;
 final class ModelRunner {
 
   private static final int NONE = -1;
+
+  /** What a step is tried out with: the most likely token, and a draw with all that it can need. */
+  private static final SamplingSettings[] TRIED =
+      new SamplingSettings[] {
+        new SamplingSettings(0, 0, 1, 0, 1, 0, 0, Map.of(), 0, Set.of(), null),
+        new SamplingSettings(1, 50, 0.9f, 0.01f, 1.1f, 0, 0, Map.of(), 0, Set.of(), null)
+      };
 
   private final Backend backend;
   private final Decoder decoder;
@@ -35,6 +48,7 @@ final class ModelRunner {
   private final int[] samplingRows;
   private final ContextLogitsPlan plan;
   private final Function<List<Chunk>, BatchDescription> describe;
+  private final Consumer<DeviceBatch> body;
 
   /**
    * @param plan projects context rows that are wanted
@@ -57,6 +71,7 @@ final class ModelRunner {
     this.positions = new int[maxRows];
     this.slots = new int[maxRows];
     this.samplingRows = new int[maxSequences];
+    this.body = batch -> decoder.forward(batch, kv);
   }
 
   /** A chunk on its way: where it stands in the batch, and where the row to sample from stands. */
@@ -98,6 +113,58 @@ final class ModelRunner {
    */
   record ChunkResult(Chunk chunk, List<SampledToken> tokens, RuntimeException error) {}
 
+  /**
+   * Lets the backend run what it wants to have run before the first step.
+   *
+   * @param sequenceLength the most tokens of a sequence
+   * @throws OutOfDeviceMemoryException if the largest step has no room
+   */
+  void warmUp(int sequenceLength) {
+    backend.warmUp(
+        new StepLimits(tokenIds.length, samplingRows.length, sequenceLength), this::tryOut);
+    backend.synchronize();
+  }
+
+  /** A step of which nothing is kept. */
+  private void tryOut(Batch batch) {
+    DeviceBuffer hidden = forward(backend.upload(batch));
+    int count = Math.min(batch.sequences(), samplingRows.length);
+    List<SamplingRow> entries = new ArrayList<>(count);
+    for (int i = 0; i < count; i++) {
+      samplingRows[i] = batch.rowStart()[i + 1] - 1;
+      int logprobs = i % TRIED.length == 0 ? -1 : 0;
+      entries.add(
+          new SamplingRow(i, TRIED[i % TRIED.length], new OneToken(), 0, 0, 0, logprobs, false));
+    }
+    OutputHead head = decoder.head();
+    head.projectSamplingRows(hidden, samplingRows, count);
+    backend.sample(head.samplingRows(), head.vocabSize(), entries);
+  }
+
+  /** The history of a sequence that is not there. */
+  private record OneToken() implements TokenHistory {
+
+    @Override
+    public int size() {
+      return 1;
+    }
+
+    @Override
+    public int promptLength() {
+      return 1;
+    }
+
+    @Override
+    public int token(int index) {
+      return 0;
+    }
+  }
+
+  private DeviceBuffer forward(DeviceBatch batch) {
+    backend.runStep(batch, body);
+    return decoder.hiddenRows();
+  }
+
   /** Starts a step on the device. */
   PendingStep launch(StepPlan step) {
     // In the order in which they were planned: a block may be the source of one copy, then the
@@ -109,7 +176,7 @@ final class ModelRunner {
     }
     List<Chunk> chunks = step.packed();
     DeviceBatch batch = backend.upload(pack(chunks));
-    DeviceBuffer hidden = decoder.forward(batch, kv);
+    DeviceBuffer hidden = forward(batch);
     List<Work> work = new ArrayList<>(chunks.size());
     for (int i = 0; i < chunks.size(); i++) {
       work.add(new Work(chunks.get(i), batch.batch().rowStart()[i]));

@@ -161,8 +161,11 @@ public final class OpenModel {
       owned.add(backend::close);
       Decoder decoder = loadModel(files, config, backend, length);
       ContextLogitsPlan plan = reserveLogits(decoder, backend);
+      MemoryBooks memory = new MemoryBooks(backend.memory(), decoder.weightBytes());
       KvStorage kv = allocateKv(config, backend, length);
       owned.add(kv::close);
+      memory.kvCacheAllocated();
+      ModelRunner runner = warmRunner(backend, decoder, kv, plan, length);
       RequestFactory requests = requests(config, defaults, tokenizer, length);
       LOG.info(
           "Opened {} ({}) on the {} backend: sequences of up to {} tokens, {} KV blocks of {} tokens",
@@ -173,7 +176,7 @@ public final class OpenModel {
           kv.shape().blocks(),
           kv.shape().blockSize());
       return new OpenModel(
-          startExecutor(backend, decoder, kv, plan, requests),
+          startExecutor(backend, runner, kv, plan, requests, memory),
           tokenizer,
           chat,
           config.vocabSize(),
@@ -253,14 +256,9 @@ public final class OpenModel {
           tokenizer);
     }
 
-    private GenerationExecutor startExecutor(
-        Backend backend,
-        Decoder decoder,
-        KvStorage kv,
-        ContextLogitsPlan plan,
-        RequestFactory requests) {
-      KvCacheManager manager =
-          new KvCacheManager(kv.shape().blocks(), kv.shape().blockSize(), options.prefixReuse());
+    /** Steps are tried out before the engine serves: one that has no room must not fail later. */
+    private ModelRunner warmRunner(
+        Backend backend, Decoder decoder, KvStorage kv, ContextLogitsPlan plan, int length) {
       ModelRunner runner =
           new ModelRunner(
               backend,
@@ -270,6 +268,38 @@ public final class OpenModel {
               describe,
               options.maxBatchTokens(),
               options.maxBatchSize());
+      try {
+        runner.warmUp(length);
+        return runner;
+      } catch (OutOfDeviceMemoryException e) {
+        throw new EngineException(noRoomForSteps(e), e);
+      }
+    }
+
+    private String noRoomForSteps(OutOfDeviceMemoryException cause) {
+      String cache =
+          options.kvCacheTokens() == null
+              ? "kvCacheFraction (" + options.kvCacheFraction() + ")"
+              : "kvCacheTokens (" + options.kvCacheTokens() + ")";
+      return String.format(
+          "A step of %d tokens does not fit into device memory beside the KV cache: lower %s,"
+              + " maxBatchTokens (%d) or maxBatchSize (%d). %s",
+          options.maxBatchTokens(),
+          cache,
+          options.maxBatchTokens(),
+          options.maxBatchSize(),
+          cause.getMessage());
+    }
+
+    private GenerationExecutor startExecutor(
+        Backend backend,
+        ModelRunner runner,
+        KvStorage kv,
+        ContextLogitsPlan plan,
+        RequestFactory requests,
+        MemoryBooks memory) {
+      KvCacheManager manager =
+          new KvCacheManager(kv.shape().blocks(), kv.shape().blockSize(), options.prefixReuse());
       ExecutorOptions executorOptions =
           new ExecutorOptions(
               options.maxBatchSize(),
@@ -289,9 +319,17 @@ public final class OpenModel {
               requests,
               deliveryThreads(),
               backend::isWorker,
-              backend.memory()::used,
+              memory,
               backend.hostMemory()::used,
-              owned::close));
+              () -> free(memory)));
+    }
+
+    private void free(MemoryBooks memory) {
+      try {
+        owned.close();
+      } finally {
+        memory.freed();
+      }
     }
 
     /**

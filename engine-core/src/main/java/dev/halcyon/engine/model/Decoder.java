@@ -27,6 +27,7 @@ public final class Decoder implements AutoCloseable {
   private final int maxSequenceLength;
   private final float embeddingScale;
   private final Owned owned;
+  private final long weightBytes;
   private final DecoderWeights<Matrix> weights;
   private final List<AttentionSpec> attentions = new ArrayList<>();
   private final List<RopeTable> ropes = new ArrayList<>();
@@ -36,6 +37,7 @@ public final class Decoder implements AutoCloseable {
   /**
    * Builds a decoder over loaded weights.
    *
+   * @param weightBytes the device memory that they take
    * @param owned what the decoder closes in the end; its own buffers are added, even if this
    *     constructor fails
    */
@@ -44,11 +46,13 @@ public final class Decoder implements AutoCloseable {
       Backend backend,
       DecoderOptions options,
       DecoderWeights<Matrix> weights,
+      long weightBytes,
       Owned owned) {
     this.config = config;
     this.backend = backend;
     this.owned = owned;
     this.weights = weights;
+    this.weightBytes = weightBytes;
     this.maxBatchTokens = options.maxBatchTokens();
     this.maxSequenceLength = maxSequenceLength(config, options);
     // Models are trained, and run elsewhere, with a factor of the type that they compute in.
@@ -111,6 +115,11 @@ public final class Decoder implements AutoCloseable {
   /** The projection from hidden rows to logits. */
   public OutputHead head() {
     return head;
+  }
+
+  /** The device memory that the weights take; mapped files take none. */
+  public long weightBytes() {
+    return weightBytes;
   }
 
   /** The most rows of a batch. */

@@ -49,7 +49,10 @@ public final class ModelLoader {
     try {
       Loading loading = new Loading(checkpoint, backend, owned, progress, total);
       progress.progress(0, total);
-      return new Decoder(config, backend, options, layout.map(loading::load), owned);
+      long before = backend.memory().used();
+      DecoderWeights<Matrix> weights = layout.map(loading::load);
+      long weightBytes = backend.memory().used() - before;
+      return new Decoder(config, backend, options, weights, weightBytes, owned);
     } catch (RuntimeException | Error e) {
       owned.closeAfter(e);
       throw e;

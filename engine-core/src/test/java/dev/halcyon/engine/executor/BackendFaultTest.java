@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.halcyon.engine.EngineBuilder;
+import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.EngineFailedException;
 import dev.halcyon.engine.EngineOptions;
 import dev.halcyon.engine.GenerationHandle;
@@ -24,6 +25,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.BeforeAll;
@@ -152,6 +154,70 @@ public class BackendFaultTest {
         model.executor().close();
         assertThat(faulty.real.memory().used()).isZero();
       }
+    }
+  }
+
+  /**
+   * From some call on every call fails, as on a device that lost its state, while requests hold
+   * results there. Each operation of a step is where it shows first.
+   */
+  @Test
+  void aLostDeviceFailsTheEngineOnceWhereverItShowsFirst() {
+    SamplingParams full =
+        SamplingParams.builder()
+            .temperature(0f)
+            .maxTokens(12)
+            .ignoreEos(true)
+            .returnContextLogits(true)
+            .build();
+    for (String first :
+        List.of("upload", "embed", "linear", "attention", "sample", "synchronize", "copy")) {
+      RiggedBackend backend = new RiggedBackend(backend());
+      OpenModel model = OpenModel.open(options, new BackendSelector(List.of(backend)));
+      submit(model, 3).await();
+      AtomicBoolean lost = new AtomicBoolean();
+      AtomicInteger left = new AtomicInteger(3);
+      backend.fault(
+          (operation, purpose, bytes) -> {
+            if (operation.equals(first) && left.getAndDecrement() == 1) {
+              lost.set(true);
+            }
+            // These say nothing of the device.
+            if (lost.get() && !operation.equals("close") && !operation.equals("isWorker")) {
+              throw new LostDevice();
+            }
+          });
+      List<GenerationHandle> handles = new ArrayList<>();
+      for (int i = 0; i < 6; i++) {
+        try {
+          handles.add(
+              model
+                  .executor()
+                  .submit(GenerationRequest.of(new int[] {3, 7, 9}, full), new int[] {3, 7, 9}));
+        } catch (EngineFailedException e) {
+          assertThat(handles).as("the first one is still taken").isNotEmpty();
+        }
+      }
+      for (GenerationHandle handle : handles) {
+        assertThatThrownBy(handle::await)
+            .isInstanceOf(EngineFailedException.class)
+            .hasMessageContaining("lost its state")
+            .hasCauseInstanceOf(LostDevice.class);
+      }
+      assertThatThrownBy(() -> submit(model, 3))
+          .isInstanceOf(EngineFailedException.class)
+          .hasMessageContaining("lost its state");
+      model.executor().close();
+      assertThat(backend.deviceUsed()).as(first).isZero();
+      assertThat(model.executor().metrics().deviceMemory().total()).isZero();
+    }
+  }
+
+  /** As a device's own exception is: an {@link EngineException}. */
+  private static final class LostDevice extends EngineException {
+
+    LostDevice() {
+      super("The device lost its state");
     }
   }
 

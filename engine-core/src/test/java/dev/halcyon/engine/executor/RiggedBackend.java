@@ -4,6 +4,8 @@ import dev.halcyon.engine.TestBackend;
 import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.BackendOptions;
 import dev.halcyon.engine.backend.BackendProvider;
+import dev.halcyon.engine.backend.Batch;
+import dev.halcyon.engine.backend.StepLimits;
 import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.logits.DeviceMemory;
 import dev.halcyon.engine.logits.HostBuffer;
@@ -13,6 +15,7 @@ import dev.halcyon.engine.logits.OutOfHostMemoryException;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
 import java.util.Optional;
+import java.util.function.Consumer;
 
 /** A backend with a test's hand in everything that it does. */
 final class RiggedBackend implements BackendProvider {
@@ -49,8 +52,16 @@ final class RiggedBackend implements BackendProvider {
         }
       };
 
+  /** Steps that a backend runs before the first request. */
+  @FunctionalInterface
+  interface WarmUp {
+
+    void run(StepLimits limits, Consumer<Batch> step);
+  }
+
   private final BackendProvider provider;
   private volatile Fault fault = NONE;
+  private WarmUp warmUp;
   private volatile long hostBudget = Long.MAX_VALUE;
   private Backend real;
 
@@ -60,6 +71,11 @@ final class RiggedBackend implements BackendProvider {
 
   void fault(Fault next) {
     fault = next;
+  }
+
+  /** Run in place of the backend's own by an engine that is opened from now on. */
+  void warmUp(WarmUp steps) {
+    warmUp = steps;
   }
 
   /** The most host memory that results may hold from now on. */
@@ -112,6 +128,9 @@ final class RiggedBackend implements BackendProvider {
                   return memory;
                 case "hostMemory":
                   return hostMemory;
+                case "warmUp":
+                  warmUp((StepLimits) arguments[0], steps(arguments[1]));
+                  return null;
                 default:
                   fault.check(method.getName(), "", 0);
               }
@@ -121,6 +140,19 @@ final class RiggedBackend implements BackendProvider {
                 throw e.getCause();
               }
             });
+  }
+
+  private void warmUp(StepLimits limits, Consumer<Batch> step) {
+    if (warmUp == null) {
+      real.warmUp(limits, step);
+    } else {
+      warmUp.run(limits, step);
+    }
+  }
+
+  @SuppressWarnings("unchecked")
+  private static Consumer<Batch> steps(Object argument) {
+    return (Consumer<Batch>) argument;
   }
 
   private final class RiggedMemory implements DeviceMemory {
@@ -145,6 +177,11 @@ final class RiggedBackend implements BackendProvider {
     @Override
     public long used() {
       return memory.used();
+    }
+
+    @Override
+    public long peak() {
+      return memory.peak();
     }
 
     @Override

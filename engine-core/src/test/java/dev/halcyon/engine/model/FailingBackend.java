@@ -34,6 +34,7 @@ final class FailingBackend implements Backend, DeviceMemory {
   private final DType activationType;
   private int allocations;
   private long used;
+  private long peak;
   private int closedTwice;
   private float embeddingScale;
 
@@ -127,6 +128,7 @@ final class FailingBackend implements Backend, DeviceMemory {
       throw new OutOfDeviceMemoryException(purpose, bytes, 0);
     }
     used += bytes;
+    peak = Math.max(peak, used);
     return new Held(bytes, rows, cols);
   }
 
@@ -152,6 +154,11 @@ final class FailingBackend implements Backend, DeviceMemory {
   @Override
   public long capacity() {
     return Long.MAX_VALUE;
+  }
+
+  @Override
+  public long peak() {
+    return peak;
   }
 
   @Override

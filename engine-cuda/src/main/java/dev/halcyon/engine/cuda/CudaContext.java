@@ -5,6 +5,7 @@ import static org.bytedeco.cuda.global.cudart.cudaStreamDestroy;
 import static org.bytedeco.cuda.global.cudart.cudaStreamSynchronize;
 
 import dev.halcyon.engine.backend.Owned;
+import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
 import java.util.concurrent.locks.ReentrantLock;
 import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.cuda.global.cudart;
@@ -93,9 +94,14 @@ final class CudaContext implements AutoCloseable {
   /**
    * Checks what a function of the runtime or the driver returned.
    *
-   * @throws CudaException unless it is success
+   * @throws OutOfDeviceMemoryException if the device had no room for what the call needs itself
+   * @throws CudaException if it failed for another reason
    */
   void check(int code, String what) {
+    if (code == cudart.cudaErrorMemoryAllocation) {
+      cudart.cudaGetLastError();
+      throw new OutOfDeviceMemoryException(what, 0, 0);
+    }
     if (code != 0) {
       CudaException failure = CudaErrors.failure(code, what);
       broken |= failure.sticky();

@@ -41,8 +41,8 @@ final class CudaMemory implements DeviceMemory, AutoCloseable {
   private final CUmemPoolHandle_st pool;
   private final long capacity;
   private final AtomicLong used = new AtomicLong();
-  private final AtomicLong peak = new AtomicLong();
   private final AtomicLong own = new AtomicLong();
+  private final AtomicLong peak = new AtomicLong();
   private boolean closing;
 
   /**
@@ -159,6 +159,7 @@ final class CudaMemory implements DeviceMemory, AutoCloseable {
       throw new OutOfDeviceMemoryException(
           purpose, bytes, Math.max(0, Math.min(freeOnDevice(), capacity - used.get())));
     }
+    peak.accumulateAndGet(used.get() + own.get(), Math::max);
     long held = address;
     return CudaBuffer.of(held, bytes, purpose, () -> free(held, bytes, account));
   }
@@ -170,7 +171,6 @@ final class CudaMemory implements DeviceMemory, AutoCloseable {
         return false;
       }
       if (used.compareAndSet(held, held + bytes)) {
-        peak.accumulateAndGet(held + bytes, Math::max);
         return true;
       }
     }
@@ -262,14 +262,22 @@ final class CudaMemory implements DeviceMemory, AutoCloseable {
     return capacity;
   }
 
-  /** The most bytes that buffers held at once. */
-  long peak() {
+  @Override
+  public long peak() {
     return peak.get();
   }
 
-  /** The bytes that the backend holds for itself, beside the budget. */
-  long own() {
+  @Override
+  public long overhead() {
     return own.get();
+  }
+
+  /** What the budget leaves, or what the device and the pool have where that is less. */
+  @Override
+  public long available() {
+    context.enter();
+    long cached = Math.max(0, reserved() - used.get() - own.get());
+    return Math.max(0, Math.min(capacity - used.get(), freeOnDevice() + cached));
   }
 
   /** The bytes that the pool holds of the device: those of buffers, and those kept for the next. */

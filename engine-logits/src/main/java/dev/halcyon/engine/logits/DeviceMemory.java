@@ -19,6 +19,19 @@ public interface DeviceMemory {
   /** The bytes held by buffers that are not closed yet. */
   long used();
 
+  /** The most bytes that were held at once, {@link #overhead()} included. */
+  long peak();
+
+  /** The bytes that the device's software holds for itself, beside the budget. */
+  default long overhead() {
+    return 0;
+  }
+
+  /** The bytes that can be allocated now, as far as that is known. */
+  default long available() {
+    return Math.max(0, capacity() - used());
+  }
+
   /** The largest single buffer in bytes that this memory can give. */
   long maxBufferBytes();
 }

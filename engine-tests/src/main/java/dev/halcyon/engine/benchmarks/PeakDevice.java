@@ -122,6 +122,11 @@ final class PeakDevice implements LogitsDevice {
     }
 
     @Override
+    public long peak() {
+      return peak;
+    }
+
+    @Override
     public long maxBufferBytes() {
       return memory.maxBufferBytes();
     }

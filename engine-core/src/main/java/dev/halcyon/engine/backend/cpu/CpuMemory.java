@@ -38,6 +38,11 @@ final class CpuMemory implements DeviceMemory {
   }
 
   @Override
+  public long peak() {
+    return budget.peak();
+  }
+
+  @Override
   public long maxBufferBytes() {
     return NativeBlock.MAX_BYTES;
   }

@@ -12,6 +12,7 @@ final class NativeBudget {
 
   private final long capacity;
   private final AtomicLong used = new AtomicLong();
+  private final AtomicLong peak = new AtomicLong();
 
   /**
    * @param capacity in bytes; 0 for a part of the machine's (or container's) physical memory
@@ -46,6 +47,9 @@ final class NativeBudget {
     NativeBlock block = null;
     try {
       block = NativeBlock.allocate(bytes);
+      if (block != null) {
+        peak.accumulateAndGet(used.get(), Math::max);
+      }
     } finally {
       if (block == null) {
         used.addAndGet(-bytes);
@@ -82,6 +86,11 @@ final class NativeBudget {
 
   long used() {
     return used.get();
+  }
+
+  /** The most that was used at once. */
+  long peak() {
+    return peak.get();
   }
 
   /** The largest block that may be allocated now. */
