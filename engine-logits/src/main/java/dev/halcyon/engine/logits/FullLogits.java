@@ -60,7 +60,12 @@ public final class FullLogits implements AutoCloseable, LogitsRows {
       return onDevice(device, rows, vocabSize, purpose);
     } catch (OutOfDeviceMemoryException e) {
       FullLogits host = onHost(device, rows, vocabSize, purpose);
-      onFallback.accept(e);
+      try {
+        onFallback.accept(e);
+      } catch (RuntimeException | Error failure) {
+        host.close();
+        throw failure;
+      }
       return host;
     }
   }
@@ -201,17 +206,25 @@ public final class FullLogits implements AutoCloseable, LogitsRows {
    */
   @Override
   public void read(int row, float[] to) {
+    whileOpen(
+        () -> {
+          if (row < 0 || row >= rows) {
+            throw new IndexOutOfBoundsException("row " + row + " of " + rows);
+          }
+          if (onDevice != null) {
+            device.read(onDevice(row, 1), LogitsType.F32, 0, vocabSize, to, 0);
+          } else {
+            onHost.get(row / segmentRows).read(first(row), to, 0, vocabSize);
+          }
+        });
+  }
+
+  @Override
+  public void whileOpen(Runnable action) {
     lock.readLock().lock();
     try {
       requireOpen();
-      if (row < 0 || row >= rows) {
-        throw new IndexOutOfBoundsException("row " + row + " of " + rows);
-      }
-      if (onDevice != null) {
-        device.read(onDevice(row, 1), LogitsType.F32, 0, vocabSize, to, 0);
-      } else {
-        onHost.get(row / segmentRows).read(first(row), to, 0, vocabSize);
-      }
+      action.run();
     } finally {
       lock.readLock().unlock();
     }

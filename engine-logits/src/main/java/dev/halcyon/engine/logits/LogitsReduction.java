@@ -16,11 +16,21 @@ public final class LogitsReduction {
   }
 
   /**
-   * Reduces full logits.
+   * Reduces full logits. Another thread that closes them waits for one chunk at most.
    *
    * @param out gets an entry for each row
+   * @throws IllegalArgumentException if there are not as many entries as rows
+   * @throws IllegalStateException if the logits are closed, or gone with their engine; entries may
+   *     be set then
    */
   public void reduce(FullLogits logits, PromptLogprobs out) {
+    if (out.entries() != logits.rows()) {
+      throw new IllegalArgumentException(
+          "out must have an entry for each of "
+              + logits.rows()
+              + " rows of logits, has "
+              + out.entries());
+    }
     reduce(logits, 0, logits.rows(), null, out, 0);
     if (out.target(logits.rows() - 1) == PromptLogprobs.UNKNOWN) {
       float[] last = new float[logits.vocabSize()];
@@ -55,7 +65,8 @@ public final class LogitsReduction {
     while (done < rows) {
       int row = firstRow + done;
       int count = Math.min(Math.min(chunk, rows - done), logits.contiguous(row));
-      reduceChunk(logits, row, count, scratch, out, firstEntry + done);
+      int entry = firstEntry + done;
+      logits.whileOpen(() -> reduceChunk(logits, row, count, scratch, out, entry));
       done += count;
     }
   }

@@ -19,6 +19,11 @@ interface LogitsRows {
   /** How many rows from {@code row} on lie next to each other. */
   int contiguous(int row);
 
+  /** Does something with the rows that lets nobody close them meanwhile. */
+  default void whileOpen(Runnable action) {
+    action.run();
+  }
+
   /** Puts rows into a device buffer [count, vocabSize] of float32. */
   void load(int row, int count, DeviceBuffer to);
 
