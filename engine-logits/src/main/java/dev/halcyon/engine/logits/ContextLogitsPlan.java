@@ -39,11 +39,13 @@ public final class ContextLogitsPlan implements AutoCloseable {
    * Reserves the resident workspace, if the head is eligible for bounded projection at all.
    *
    * @throws OutOfDeviceMemoryException if there is no room for it; nothing is held then
+   * @throws IllegalArgumentException if what the ranks put out does not make whole rows
    */
   public ContextLogitsPlan(LmHead head, LogitsDevice device, RankGroup ranks) {
     this.head = head;
     this.device = device;
     this.ranks = ranks;
+    ProjectionBuffers.requireWholeRows(head, ranks);
     Eligibility eligibility = Eligibility.of(head.description(), BatchDescription.PLAIN);
     if (!eligibility.eligible()) {
       LOG.info("Context logits are projected whole: {}", eligibility.reason());
@@ -87,19 +89,16 @@ public final class ContextLogitsPlan implements AutoCloseable {
   public ContextLogits open(String name, int promptLength, boolean full, PromptLogprobs logprobs) {
     boolean reports = ranks.rank() == 0;
     FullLogits storage = null;
-    OutOfHostMemoryException failure = null;
     if (full && reports) {
       try {
         storage = prepare(name, promptLength);
-      } catch (OutOfHostMemoryException e) {
-        failure = e;
+      } catch (RuntimeException | Error e) {
+        // Whatever it was, the other ranks wait to hear of it.
+        ranks.min(0, resident.vote());
+        throw e;
       }
     }
-    int worked = ranks.min(failure == null ? 1 : 0, resident.vote());
-    if (failure != null) {
-      throw failure;
-    }
-    if (worked == 0) {
+    if (ranks.min(1, resident.vote()) == 0) {
       throw new OutOfHostMemoryException(
           "context logits of " + name + " on another rank",
           FullLogits.bytes(promptLength, head.vocabSize()),
@@ -159,20 +158,21 @@ public final class ContextLogitsPlan implements AutoCloseable {
   /** Full path: every row at once, in the head's type. */
   private void projectWhole(
       ContextLogits target, DeviceBuffer hidden, int rows, DeviceBuffer last) {
-    ProjectionBuffers buffers = null;
-    OutOfDeviceMemoryException failure = null;
+    ProjectionBuffers buffers;
     try {
       buffers = new ProjectionBuffers(head, device, ranks, rows, "whole logits projection");
-    } catch (OutOfDeviceMemoryException e) {
-      failure = e;
+    } catch (RuntimeException | Error e) {
+      ranks.min(0, resident.vote());
+      throw e;
     }
-    try (ProjectionBuffers open = buffers) {
-      if (ranks.min(failure == null ? 1 : 0, resident.vote()) == 0) {
-        throw failure != null
-            ? failure
-            : new OutOfDeviceMemoryException("whole logits projection on another rank", 0, 0);
+    try (buffers) {
+      if (ranks.min(1, resident.vote()) == 0) {
+        throw new OutOfDeviceMemoryException(
+            "whole logits projection on another rank",
+            ProjectionBuffers.bytes(head, ranks, rows),
+            0);
       }
-      DeviceRows projected = open.project(hidden, rows);
+      DeviceRows projected = buffers.project(hidden, rows);
       copyLast(projected, last);
       target.accept(projected, resident.conversion());
     }

@@ -18,7 +18,11 @@ public interface LmHead {
   /** The elements of a row of logits, of all ranks together. */
   int vocabSize();
 
-  /** The elements of a row that this rank's part of the head puts out. */
+  /**
+   * The elements of a row that this rank's part of the head puts out: an equal share of the columns
+   * on every rank, which are gathered; or all of them, {@link #vocabSize}, where the head makes
+   * whole rows on each rank by itself.
+   */
   int shardSize();
 
   /** The element type of what {@link #project} writes. */

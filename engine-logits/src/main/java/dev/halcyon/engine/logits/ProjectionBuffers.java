@@ -24,15 +24,15 @@ final class ProjectionBuffers implements AutoCloseable {
     this.device = device;
     this.ranks = ranks;
     this.rows = rows;
-    boolean alone = ranks.size() == 1;
+    boolean gathers = gathers(head);
     long shardBytes = projectedBytes(head, rows);
     try {
       projected = allocate(shardBytes, purpose + ": projection");
       gathered =
-          alone
-              ? null
-              : allocate(Math.multiplyExact(shardBytes, ranks.size()), purpose + ": shards");
-      joined = alone ? null : allocate(joinedBytes(head, rows), purpose + ": rows");
+          gathers
+              ? allocate(Math.multiplyExact(shardBytes, ranks.size()), purpose + ": shards")
+              : null;
+      joined = gathers ? allocate(joinedBytes(head, rows), purpose + ": rows") : null;
     } catch (RuntimeException | Error e) {
       close();
       throw e;
@@ -42,7 +42,25 @@ final class ProjectionBuffers implements AutoCloseable {
   /** The bytes of the buffers. */
   static long bytes(LmHead head, RankGroup ranks, int rows) {
     long bytes = projectedBytes(head, rows);
-    return ranks.size() == 1 ? bytes : bytes * (1 + ranks.size()) + joinedBytes(head, rows);
+    return gathers(head) ? bytes * (1 + ranks.size()) + joinedBytes(head, rows) : bytes;
+  }
+
+  /** Whether whole rows are made of several ranks' parts, which all have one size. */
+  private static boolean gathers(LmHead head) {
+    return head.shardSize() != head.vocabSize();
+  }
+
+  /** Requires that what the ranks put out makes whole rows. */
+  static void requireWholeRows(LmHead head, RankGroup ranks) {
+    if (gathers(head) && (long) head.shardSize() * ranks.size() != head.vocabSize()) {
+      throw new IllegalArgumentException(
+          "head must put out all "
+              + head.vocabSize()
+              + " entries of a row, or an equal share on each of "
+              + ranks.size()
+              + " ranks, puts out "
+              + head.shardSize());
+    }
   }
 
   private static long projectedBytes(LmHead head, int rows) {
@@ -73,7 +91,7 @@ final class ProjectionBuffers implements AutoCloseable {
   DeviceRows project(DeviceBuffer hidden, int count) {
     head.project(hidden, count, projected);
     DeviceBuffer whole = projected;
-    if (ranks.size() > 1) {
+    if (gathered != null) {
       ranks.allGather(projected, projectedBytes(head, count), gathered);
       device.joinShards(gathered, head.outputType(), ranks.size(), count, head.shardSize(), joined);
       whole = joined;
