@@ -1,0 +1,178 @@
+package dev.halcyon.engine.logits;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Queue;
+
+/**
+ * A device in Java arrays that does its work as late as the interface lets it: whatever isn't
+ * complete on return waits until something is, and then happens in order.
+ */
+final class FakeDevice implements LogitsDevice {
+
+  final FakeMemory memory = new FakeMemory(this::complete);
+  final FakeHostMemory host = new FakeHostMemory();
+
+  /** What was done, as "operation rows". */
+  final List<String> log = new ArrayList<>();
+
+  private final Queue<Runnable> pending = new ArrayDeque<>();
+  private boolean reductionAllocates;
+
+  /** Lets a reduction allocate device memory of its own, and spoil its entries if it can't. */
+  void reductionAllocates() {
+    reductionAllocates = true;
+  }
+
+  /** Does something later, after what is pending. */
+  void enqueue(Runnable operation) {
+    synchronized (pending) {
+      pending.add(operation);
+    }
+  }
+
+  /** Does what is pending. */
+  void complete() {
+    synchronized (pending) {
+      for (Runnable next = pending.poll(); next != null; next = pending.poll()) {
+        next.run();
+      }
+    }
+  }
+
+  /** The row counts of the operations of a name, in order. */
+  List<Integer> counts(String operation) {
+    return log.stream()
+        .filter(line -> line.startsWith(operation + " "))
+        .map(line -> Integer.valueOf(line.substring(operation.length() + 1)))
+        .toList();
+  }
+
+  /** A buffer that holds some elements. */
+  DeviceBuffer upload(LogitsType type, float[] values) {
+    DeviceBuffer buffer = memory.allocate((long) values.length * type.bytes(), "test");
+    FakeMemory.use(
+        buffer,
+        bytes -> {
+          for (int i = 0; i < values.length; i++) {
+            Elements.put(bytes, i * type.bytes(), type, values[i]);
+          }
+        });
+    return buffer;
+  }
+
+  @Override
+  public DeviceMemory memory() {
+    return memory;
+  }
+
+  @Override
+  public HostMemory hostMemory() {
+    return host;
+  }
+
+  @Override
+  public void toFloat32(DeviceBuffer from, LogitsType type, long count, DeviceBuffer to) {
+    enqueue(
+        () ->
+            FakeMemory.use(
+                from,
+                source ->
+                    FakeMemory.use(
+                        to,
+                        target -> {
+                          for (int i = 0; i < count; i++) {
+                            float value = Elements.get(source, i * type.bytes(), type);
+                            target.putFloat(i * Float.BYTES, value);
+                          }
+                        })));
+  }
+
+  @Override
+  public void copy(DeviceBuffer from, DeviceBuffer to, long bytes) {
+    enqueue(
+        () ->
+            FakeMemory.use(
+                from,
+                source -> FakeMemory.use(to, target -> target.put(source.limit((int) bytes)))));
+  }
+
+  @Override
+  public void download(DeviceBuffer from, long count, HostBuffer to, long toFirst) {
+    log.add("download " + count);
+    float[] values = new float[Math.toIntExact(count)];
+    read(from, LogitsType.F32, 0, values.length, values, 0);
+    to.write(toFirst, values, 0, values.length);
+  }
+
+  @Override
+  public void write(float[] from, int fromIndex, int count, DeviceBuffer to, long first) {
+    complete();
+    FakeMemory.use(
+        to,
+        target ->
+            target
+                .position(Math.toIntExact(first * Float.BYTES))
+                .slice()
+                .order(target.order())
+                .asFloatBuffer()
+                .put(from, fromIndex, count));
+  }
+
+  @Override
+  public void read(
+      DeviceBuffer from, LogitsType type, long first, int count, float[] to, int toIndex) {
+    complete();
+    FakeMemory.use(
+        from,
+        source -> {
+          int start = Math.toIntExact(first * type.bytes());
+          for (int i = 0; i < count; i++) {
+            to[toIndex + i] = Elements.get(source, start + i * type.bytes(), type);
+          }
+        });
+  }
+
+  @Override
+  public void joinShards(
+      DeviceBuffer shards, LogitsType type, int ranks, int rows, int cols, DeviceBuffer out) {
+    int part = cols * type.bytes();
+    enqueue(
+        () ->
+            FakeMemory.use(
+                shards,
+                source ->
+                    FakeMemory.use(
+                        out,
+                        target -> {
+                          for (int rank = 0; rank < ranks; rank++) {
+                            for (int row = 0; row < rows; row++) {
+                              int from = (rank * rows + row) * part;
+                              target.put((row * ranks + rank) * part, source, from, part);
+                            }
+                          }
+                        })));
+  }
+
+  @Override
+  public void reduce(DeviceBuffer logits, int rows, int cols, PromptLogprobs out, int firstEntry) {
+    if (reductionAllocates) {
+      try {
+        memory.allocate(rows * 12L, "reduction").close();
+      } catch (OutOfDeviceMemoryException e) {
+        for (int row = 0; row < rows; row++) {
+          out.setTarget(firstEntry + row, Float.NaN, -1);
+        }
+        out.setLastNormalizer(Float.NaN, Double.NaN);
+        throw e;
+      }
+    }
+    log.add("reduce " + rows);
+    float[] row = new float[cols];
+    for (int i = 0; i < rows; i++) {
+      read(logits, LogitsType.F32, (long) i * cols, cols, row, 0);
+      new RowLogprobs(row).setEntry(out, firstEntry + i);
+    }
+  }
+}
