@@ -13,6 +13,7 @@ final class Account {
   private final List<Long> requests = new ArrayList<>();
   private long capacity = Long.MAX_VALUE;
   private long used;
+  private long peak;
   private int open;
   private int failAt = -1;
   private int breakAt = -1;
@@ -30,6 +31,7 @@ final class Account {
       return false;
     }
     used += bytes;
+    peak = Math.max(peak, used);
     open++;
     return true;
   }
@@ -91,6 +93,11 @@ final class Account {
 
   synchronized long used() {
     return used;
+  }
+
+  /** The most bytes in use at once. */
+  synchronized long peak() {
+    return peak;
   }
 
   synchronized int open() {

@@ -41,6 +41,11 @@ final class FakeMemory implements DeviceMemory {
   }
 
   @Override
+  public long peak() {
+    return account.peak();
+  }
+
+  @Override
   public long maxBufferBytes() {
     return maxBufferBytes;
   }
