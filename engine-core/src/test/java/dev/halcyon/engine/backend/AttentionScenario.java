@@ -6,6 +6,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Random;
+import java.util.stream.IntStream;
 
 /**
  * Sequences of random queries, keys and values, run through a backend's rope, KV cache and
@@ -75,11 +76,36 @@ public final class AttentionScenario {
     int[] done = new int[lengths.length];
     try (KvStorage kv = harness.backend().allocateKv(shape);
         RopeTable rope = rotaryDim == 0 ? null : harness.rope(max(lengths), rotaryDim, layout)) {
+      poison(kv);
       for (int step = 0; !Arrays.equals(done, lengths); step++) {
         step(chunks[Math.min(step, chunks.length - 1)], done, kv, rope, out);
       }
     }
     return out;
+  }
+
+  /** Fills the whole cache with NaN: what no row sees must not get into any result. */
+  private void poison(KvStorage kv) {
+    float[] qkv = new float[shape.blockSize() * spec.packedCols()];
+    Arrays.fill(qkv, Float.NaN);
+    int[] positions = IntStream.range(0, shape.blockSize()).toArray();
+    try (DeviceBuffer x = harness.filled(shape.blockSize(), spec.packedCols(), qkv)) {
+      for (int b = 0; b < shape.blocks(); b++) {
+        int first = b * shape.blockSize();
+        Batch block =
+            new Batch(
+                shape.blockSize(),
+                new int[shape.blockSize()],
+                positions,
+                IntStream.range(first, first + shape.blockSize()).toArray(),
+                1,
+                new int[] {0, shape.blockSize()},
+                new int[] {shape.blockSize()},
+                new int[][] {{b}});
+        DeviceBatch batch = harness.backend().upload(block);
+        harness.backend().ropeAndWriteKv(batch, x, spec, null, kv, layer);
+      }
+    }
   }
 
   private void step(int chunk, int[] done, KvStorage kv, RopeTable rope, float[][] out) {

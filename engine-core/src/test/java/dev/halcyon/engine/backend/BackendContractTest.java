@@ -340,6 +340,40 @@ public abstract class BackendContractTest {
     }
   }
 
+  /**
+   * Heads, head size, window, cap, block size, then a step's chunk: longer ones, ragged at ends.
+   */
+  @ParameterizedTest
+  @CsvSource({
+    "4, 1, 64, 0, 0, 16, 1000",
+    "8, 2, 128, 0, 0, 16, 100",
+    "6, 3, 80, 33, 0, 32, 64",
+    "7, 1, 96, 0, 0, 1, 128",
+    "2, 1, 256, 100, 30, 256, 65",
+    "4, 2, 112, 65, 0, 8, 200",
+    "5, 5, 72, 1, 0, 64, 90",
+    "3, 1, 192, 0, 5, 4, 150",
+    "2, 1, 250, 0, 0, 8, 127",
+    "40, 1, 16, 129, 0, 128, 63"
+  })
+  void attentionOfChunksOfPromptsMatches(
+      int queryHeads, int kvHeads, int dim, int window, float softcap, int blockSize, int chunk) {
+    AttentionSpec spec =
+        new AttentionSpec(queryHeads, kvHeads, dim, (float) (1 / Math.sqrt(dim)), window, softcap);
+    // Whatever the chunk, some step has one row of a sequence beside many of another.
+    int[] lengths = {1, 2, chunk % 150 + 1, 64, 129, 200};
+    AttentionScenario scenario =
+        new AttentionScenario(harness, spec, 0, RopeLayout.HALVES, blockSize, lengths, dim);
+    float[][] actual = scenario.run(chunk);
+    double[][] expected = scenario.reference();
+    for (int s = 0; s < lengths.length; s++) {
+      for (int i = 0; i < expected[s].length; i++) {
+        // As above, but that scores have no error of rotation.
+        assertClose(actual[s][i], expected[s][i], 16, "element", i);
+      }
+    }
+  }
+
   @Test
   void copiedBlocksHoldTheSameKeysAndValues() {
     AttentionSpec spec = new AttentionSpec(2, 1, 8, 0.3f, 0, 0);
