@@ -22,14 +22,60 @@ final class PrefillAttentionOp implements AutoCloseable {
 
   private static final int MAX_GRID_ROWS = 65535;
 
+  /** Blocks of attention_prefill.cu that a multiprocessor of 228 KiB runs at once. */
+  private static final int BLOCKS_AT_ONCE = 2;
+
   private final Launch launch;
+  private final CudaMemory memory;
   private final PrefillWork work;
+  private final int places;
   private final int group;
-
-  /** By ascending size of heads; those for tensor cores are none for activations of float32. */
-  private final List<PrefillTiles> tensor;
-
+  private final Tensor tensor;
   private final List<PrefillTiles> tiled;
+  private CudaBuffer parts;
+
+  /**
+   * The kernels for tensor cores.
+   *
+   * @param tiles by ascending size of heads; none for activations of float32
+   * @param join joins the parts of tiles
+   */
+  private record Tensor(List<PrefillTiles> tiles, Kernel join) {
+
+    static final int JOIN_THREADS = 128;
+
+    /** A warp joins a row. */
+    static final int JOIN_ROWS = JOIN_THREADS / 32;
+
+    static Tensor of(CudaContext context, KernelLibrary library, DType activations) {
+      return activations == DType.F32
+          ? new Tensor(List.of(), null)
+          : new Tensor(
+              IntStream.of(TENSOR_HEAD_DIMS)
+                  .mapToObj(dim -> PrefillTiles.tensor(context, library, dim))
+                  .toList(),
+              library.kernel(KernelSource.ATTENTION_PREFILL, "join_parts"));
+    }
+  }
+
+  /** The buffers and sizes of one call. */
+  private record Call(
+      CudaBatch batch,
+      long qkv,
+      AttentionSpec spec,
+      KvShape shape,
+      long keys,
+      long values,
+      long out) {
+
+    boolean aligned() {
+      return (qkv | keys | values | out) % 16 == 0;
+    }
+
+    int window() {
+      return spec.slidingWindow() == 0 ? NO_WINDOW : Math.min(spec.slidingWindow(), NO_WINDOW);
+    }
+  }
 
   PrefillAttentionOp(
       CudaContext context,
@@ -39,14 +85,11 @@ final class PrefillAttentionOp implements AutoCloseable {
       UploadRing uploads,
       DType activations) {
     this.launch = launch;
-    this.work = new PrefillWork(memory, uploads);
-    this.group = Groups.of(activations);
-    tensor =
-        activations == DType.F32
-            ? List.of()
-            : IntStream.of(TENSOR_HEAD_DIMS)
-                .mapToObj(dim -> PrefillTiles.tensor(context, library, dim))
-                .toList();
+    this.memory = memory;
+    work = new PrefillWork(memory, uploads);
+    places = BLOCKS_AT_ONCE * context.device().multiprocessors();
+    group = Groups.of(activations);
+    tensor = Tensor.of(context, library, activations);
     tiled =
         IntStream.of(TILED_HEAD_DIMS)
             .mapToObj(dim -> PrefillTiles.tiled(context, library, dim))
@@ -69,39 +112,24 @@ final class PrefillAttentionOp implements AutoCloseable {
       long keys,
       long values,
       long out) {
-    PrefillTiles tiles = tiles(spec.headDim(), (qkv | keys | values | out) % 16 == 0);
-    int blocks = work.prepare(batch, spec.queryHeads() / spec.kvHeads(), tiles.rows());
-    for (int done = 0; done < blocks; done += MAX_GRID_ROWS) {
-      launch
-          .of(tiles.kernel())
-          .address(qkv)
-          .address(out)
-          .address(keys)
-          .address(values)
-          .address(batch.rowStart())
-          .address(batch.contextLength())
-          .address(batch.blockTables())
-          .address(work.address(done))
-          .i32(batch.tableStride())
-          .i32(spec.queryHeads())
-          .i32(spec.kvHeads())
-          .i32(spec.headDim())
-          .i32(Integer.numberOfTrailingZeros(shape.blockSize()))
-          .i32(spec.slidingWindow() == 0 ? NO_WINDOW : Math.min(spec.slidingWindow(), NO_WINDOW))
-          .f32(spec.scale())
-          .f32(spec.softcap())
-          .run(
-              spec.kvHeads(),
-              Math.min(MAX_GRID_ROWS, blocks - done),
-              1,
-              tiles.threads(),
-              tiles.sharedBytes());
+    Call call = new Call(batch, qkv, spec, shape, keys, values, out);
+    int queriesOfKvHead = spec.queryHeads() / spec.kvHeads();
+    if (tensor.tiles().isEmpty() || spec.headDim() % group != 0 || !call.aligned()) {
+      PrefillTiles tiles = fit(tiled, spec.headDim());
+      attend(call, tiles, new PrefillWork.Key(queriesOfKvHead, tiles.rows(), call.window(), 0), 0);
+    } else {
+      PrefillTiles tiles = fit(tensor.tiles(), spec.headDim());
+      PrefillWork.Key key =
+          new PrefillWork.Key(
+              queriesOfKvHead, tiles.rows(), call.window(), places / spec.kvHeads());
+      long slots = partSlots(tiles, spec);
+      attend(call, tiles, key, slots);
+      join(call, tiles, work.joins(batch, key), slots);
     }
   }
 
-  private PrefillTiles tiles(int headDim, boolean aligned) {
-    List<PrefillTiles> fit = aligned && headDim % group == 0 && !tensor.isEmpty() ? tensor : tiled;
-    return fit.stream()
+  private static PrefillTiles fit(List<PrefillTiles> list, int headDim) {
+    return list.stream()
         .filter(tiles -> headDim <= tiles.maxHeadDim())
         .findFirst()
         .orElseThrow(
@@ -110,8 +138,74 @@ final class PrefillAttentionOp implements AutoCloseable {
                     "headDim is " + headDim + ", and attention on a GPU takes up to 256"));
   }
 
+  /** Room for the most parts that there can be, so that the first step finds out if it is there. */
+  private long partSlots(PrefillTiles tiles, AttentionSpec spec) {
+    long bytes = (long) places * tiles.rows() * (spec.headDim() + 2) * Float.BYTES;
+    if (parts == null || parts.bytes() < bytes) {
+      CudaBuffer larger = memory.allocateOwn(bytes, "parts of attention");
+      close(parts);
+      parts = larger;
+    }
+    return parts.address();
+  }
+
+  private void attend(Call call, PrefillTiles tiles, PrefillWork.Key key, long slots) {
+    PrefillWork.Blocks blocks = work.work(call.batch(), key);
+    for (int done = 0; done < blocks.count(); done += MAX_GRID_ROWS) {
+      arguments(call, tiles.kernel(), blocks.from(done), slots)
+          .run(
+              call.spec().kvHeads(),
+              Math.min(MAX_GRID_ROWS, blocks.count() - done),
+              1,
+              tiles.threads(),
+              tiles.sharedBytes());
+    }
+  }
+
+  private void join(Call call, PrefillTiles tiles, PrefillWork.Blocks joins, long slots) {
+    arguments(call, tensor.join(), joins.address(), slots)
+        .i32(tiles.rows())
+        .run(
+            call.spec().kvHeads(),
+            joins.count(),
+            tiles.rows() / Tensor.JOIN_ROWS,
+            Tensor.JOIN_THREADS,
+            0);
+  }
+
+  /** As prefill.cuh's PrefillArgs. */
+  private Launch arguments(Call call, Kernel kernel, long blocks, long slots) {
+    AttentionSpec spec = call.spec();
+    return launch
+        .of(kernel)
+        .address(call.qkv())
+        .address(call.out())
+        .address(call.keys())
+        .address(call.values())
+        .address(call.batch().rowStart())
+        .address(call.batch().contextLength())
+        .address(call.batch().blockTables())
+        .address(blocks)
+        .address(slots)
+        .i32(call.batch().tableStride())
+        .i32(spec.queryHeads())
+        .i32(spec.kvHeads())
+        .i32(spec.headDim())
+        .i32(Integer.numberOfTrailingZeros(call.shape().blockSize()))
+        .i32(call.window())
+        .f32(spec.scale())
+        .f32(spec.softcap());
+  }
+
+  private static void close(CudaBuffer buffer) {
+    if (buffer != null) {
+      buffer.close();
+    }
+  }
+
   @Override
   public void close() {
     work.close();
+    close(parts);
   }
 }

@@ -11,7 +11,7 @@ package dev.halcyon.engine.cuda;
 record PrefillTiles(Kernel kernel, int maxHeadDim, int rows, int threads, int sharedBytes) {
 
   private static final int TENSOR_THREADS = 128;
-  private static final int TENSOR_KEYS = 64;
+  private static final int TENSOR_KEYS = PrefillPlan.KEYS;
   private static final int TILED_THREADS = 256;
   private static final int PAD_BYTES = 16;
 

@@ -1,11 +1,11 @@
 package dev.halcyon.engine.cuda;
 
-import dev.halcyon.engine.backend.Batch;
-import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
 
 /**
- * The blocks of a prefill attention on the device: pairs of a sequence and the first packed row of
- * a tile. It is the same for all layers of a step, and sent to the device once.
+ * The plans of a step on the device, one for each kind of layer. They are made and sent when the
+ * first layer of a kind asks.
  */
 final class PrefillWork implements AutoCloseable {
 
@@ -13,95 +13,93 @@ final class PrefillWork implements AutoCloseable {
 
   private final CudaMemory memory;
   private final UploadRing uploads;
-  private CudaBuffer buffer;
-  private int capacity;
-  private CudaBatch batch;
-  private int group;
-  private int tileRows;
-  private int blocks;
+  private final Map<Key, Placed> plans = new HashMap<>();
 
   PrefillWork(CudaMemory memory, UploadRing uploads) {
     this.memory = memory;
     this.uploads = uploads;
   }
 
-  /**
-   * Makes the list for a batch's sequences of more than one row.
-   *
-   * @param queriesOfKvHead query heads that share a KV head
-   * @param rows packed rows of a tile
-   * @return the number of blocks
-   */
-  int prepare(CudaBatch of, int queriesOfKvHead, int rows) {
-    if (of != batch || queriesOfKvHead != group || rows != tileRows) {
-      int[] pairs = pairs(of.batch(), queriesOfKvHead, rows);
-      batch = null;
-      send(pairs);
-      batch = of;
-      group = queriesOfKvHead;
-      tileRows = rows;
-      blocks = pairs.length / 2;
-    }
-    return blocks;
-  }
+  /** What plans depend on beside the batch; as of {@link PrefillPlan#of}. */
+  record Key(int group, int tileRows, int window, int places) {}
 
-  /** The list's address from a block on. */
-  long address(int block) {
-    return buffer.address() + 2L * block * Integer.BYTES;
-  }
+  /** A plan and where it is kept: its work, then its joins. */
+  private static final class Placed {
+    private CudaBuffer buffer;
+    private int capacity;
+    private int blocks;
+    private int joins;
 
-  private void send(int[] pairs) {
-    if (pairs.length / 2 > capacity) {
-      int larger = Math.max(LEAST_BLOCKS, Math.max(pairs.length / 2, 2 * capacity));
-      CudaBuffer grown = memory.allocateOwn(2L * larger * Integer.BYTES, "blocks of attention");
-      close();
-      buffer = grown;
-      capacity = larger;
-    }
-    if (pairs.length > 0) {
-      uploads.to(buffer.address()).ints(pairs, 0, pairs.length).end();
-    }
-  }
+    /** Whose plan it is; null for none. */
+    private CudaBatch batch;
 
-  /** Tiles that see most come first, so that no long one is last. */
-  static int[] pairs(Batch batch, int group, int tileRows) {
-    int count = 0;
-    for (int s = 0; s < batch.sequences(); s++) {
-      count += tiles(batch, s, group, tileRows);
-    }
-    // The position behind a tile's last row, then the tile's place in the order of the batch.
-    long[] order = new long[count];
-    int[] sequence = new int[count];
-    int[] first = new int[count];
-    int tile = 0;
-    for (int s = 0; s < batch.sequences(); s++) {
-      int rows = batch.rowStart()[s + 1] - batch.rowStart()[s];
-      for (int i = 0; i < tiles(batch, s, group, tileRows); i++, tile++) {
-        sequence[tile] = s;
-        first[tile] = i * tileRows;
-        int end = Math.min(rows, Groups.ceilDiv((i + 1) * tileRows, group));
-        long seen = Math.max(0, batch.contextLength()[s] - rows + end);
-        order[tile] = -seen << Integer.SIZE | tile;
+    void close() {
+      if (buffer != null) {
+        buffer.close();
       }
     }
-    Arrays.sort(order);
-    int[] pairs = new int[2 * count];
-    for (int i = 0; i < count; i++) {
-      pairs[2 * i] = sequence[(int) order[i]];
-      pairs[2 * i + 1] = first[(int) order[i]];
-    }
-    return pairs;
   }
 
-  private static int tiles(Batch batch, int sequence, int group, int tileRows) {
-    int rows = batch.rowStart()[sequence + 1] - batch.rowStart()[sequence];
-    return rows > 1 ? Groups.ceilDiv(Math.multiplyExact(rows, group), tileRows) : 0;
+  /**
+   * Where a list of blocks is.
+   *
+   * @param count the number of blocks of each KV head
+   */
+  record Blocks(long address, int count) {
+
+    /** The address from a block on. */
+    long from(int block) {
+      return address + (long) block * PrefillPlan.Work.INTS * Integer.BYTES;
+    }
+  }
+
+  /** What to do for a batch. */
+  Blocks work(CudaBatch of, Key key) {
+    Placed plan = plan(of, key);
+    return new Blocks(plan.buffer.address(), plan.blocks);
+  }
+
+  /** What to join afterwards. */
+  Blocks joins(CudaBatch of, Key key) {
+    Placed plan = plan(of, key);
+    Blocks work = new Blocks(plan.buffer.address(), plan.blocks);
+    return new Blocks(work.from(plan.blocks), plan.joins);
+  }
+
+  private Placed plan(CudaBatch of, Key key) {
+    Placed placed = plans.computeIfAbsent(key, k -> new Placed());
+    if (placed.batch != of) {
+      PrefillPlan plan =
+          PrefillPlan.of(of.batch(), key.group(), key.tileRows(), key.window(), key.places());
+      placed.batch = null;
+      send(plan, placed);
+      placed.batch = of;
+    }
+    return placed;
+  }
+
+  private void send(PrefillPlan plan, Placed to) {
+    int all = plan.work().size() + plan.joins().size();
+    if (all > to.capacity || to.buffer == null) {
+      int capacity = Math.max(LEAST_BLOCKS, Math.max(all, 2 * to.capacity));
+      long bytes = (long) capacity * PrefillPlan.Work.INTS * Integer.BYTES;
+      CudaBuffer larger = memory.allocateOwn(bytes, "blocks of attention");
+      to.close();
+      to.buffer = larger;
+      to.capacity = capacity;
+    }
+    if (all > 0) {
+      int[] work = PrefillPlan.ints(plan.work());
+      int[] joins = PrefillPlan.ints(plan.joins());
+      uploads.to(to.buffer.address()).ints(work, 0, work.length).ints(joins, 0, joins.length).end();
+    }
+    to.blocks = plan.work().size();
+    to.joins = plan.joins().size();
   }
 
   @Override
   public void close() {
-    if (buffer != null) {
-      buffer.close();
-    }
+    plans.values().forEach(Placed::close);
+    plans.clear();
   }
 }

@@ -80,13 +80,6 @@ __device__ __forceinline__ float quadSum(float x) {
   return x + __shfl_xor_sync(FULL_WARP, x, 2);
 }
 
-// threadIdx.x, read anew wherever it is asked for: the loop has no register to hold it.
-__device__ __forceinline__ int thread() {
-  int x;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
-  return x;
-}
-
 // A thread's part in copying tiles of keys and values: some 16-byte chunks of LOADS rows.
 template <int D>
 struct Copier {
@@ -96,6 +89,15 @@ struct Copier {
   int high;
   // Where the rows lie, in heads from the start of the layer.
   u32 at[S::LOADS];
+
+  // threadIdx.x; with the largest tiles the loop has no register to hold it, and it is read anew.
+  static __device__ __forceinline__ int thread() {
+    int x = threadIdx.x;
+    if (S::ROW_BLOCKS == 2 && D > 64) {
+      asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+    }
+    return x;
+  }
 
   __device__ void locate(const PrefillArgs& args, const Queries& q, int firstKey) {
     firstKey += thread() / S::COPIERS;
@@ -146,6 +148,14 @@ struct Copier {
   }
 };
 
+// What a part of a tile found of a packed row: headDim outputs, the power of two that they are
+// relative to, and the sum of weights.
+__device__ __forceinline__ float* partOf(
+    const PrefillArgs& args, int tileRows, int slot, int rowOfTile) {
+  i64 tile = i64(slot) * args.kvHeads + blockIdx.x;
+  return args.parts + (tile * tileRows + rowOfTile) * (args.headDim + 2);
+}
+
 // A warp's rows: their running softmax and outputs. A thread holds, of each block of 16 rows, the
 // rows lane / 4 and lane / 4 + 8, and of these the columns lane % 4 * 2 and the next one of every 8.
 template <int D>
@@ -170,7 +180,7 @@ struct Rows {
       }
 #pragma unroll
       for (int half = 0; half < 2; half++) {
-        max[b][half] = -INFINITE;
+        max[b][half] = -infinity();
         sum[b][half] = 0.0f;
       }
     }
@@ -233,7 +243,7 @@ struct Rows {
         for (int i = 0; i < 4; i++) {
           int distance = position[i / 2] - (firstKey + n * 8 + i % 2);
           if (distance < 0 || distance >= window) {
-            scores[b][n][i] = -INFINITE;
+            scores[b][n][i] = -infinity();
           }
         }
       }
@@ -255,7 +265,7 @@ struct Rows {
         }
         best = quadMax(best);
         // A row that has seen nothing yet has no max to subtract.
-        float less = best == -INFINITE ? 0.0f : best * factor;
+        float less = best == -infinity() ? 0.0f : best * factor;
         change[b][half] = exp2Fast(max[b][half] * factor - less);
         changed |= change[b][half] != 1.0f;
         max[b][half] = best;
@@ -312,6 +322,32 @@ struct Rows {
     }
   }
 
+  // Leaves what was found of a part of the keys. factor is that of soften().
+  __device__ void writePart(const PrefillArgs& args, int slot, int rowOfTile, float factor) {
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int b = 0; b < S::ROW_BLOCKS; b++) {
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        float total = quadSum(sum[b][half]);
+        int row = rowOfTile + b * 16 + half * 8 + lane / 4;
+        float* part = partOf(args, S::ROWS, slot, row);
+#pragma unroll
+        for (int n = 0; n < D / 8; n++) {
+          int d = n * 8 + lane % 4 * 2;
+          if (d < args.headDim) {
+            part[d] = out[b][n][2 * half];
+            part[d + 1] = out[b][n][2 * half + 1];
+          }
+        }
+        if (lane % 4 == 0) {
+          part[args.headDim] = max[b][half] * factor;
+          part[args.headDim + 1] = total;
+        }
+      }
+    }
+  }
+
   // Puts out / sum where the warp's queries were, and from there, in whole chunks, to the result.
   __device__ void write(const PrefillArgs& args, const Queries& q, u8* shared, int firstRow) {
     int lane = threadIdx.x % 32;
@@ -345,6 +381,37 @@ struct Rows {
   }
 };
 
+// Joins the parts of a tile; a warp takes a row.
+__device__ __forceinline__ void joinParts(const PrefillArgs& args, int tileRows) {
+  Queries q = queriesOf(args);
+  Work work = args.work[blockIdx.y];
+  int lane = threadIdx.x % 32;
+  int row = blockIdx.z * WARPS + threadIdx.x / 32;
+  if (q.first + row >= q.end) {
+    return;
+  }
+  float max = -infinity();
+  for (int slot = work.firstKey; slot < work.endKey; slot++) {
+    max = fmaxf(max, partOf(args, tileRows, slot, row)[args.headDim]);
+  }
+  float less = max == -infinity() ? 0.0f : max;
+  float total = 0.0f;
+  for (int slot = work.firstKey; slot < work.endKey; slot++) {
+    const float* part = partOf(args, tileRows, slot, row) + args.headDim;
+    total += part[1] * exp2Fast(part[0] - less);
+  }
+  float factor = total == 0.0f ? 0.0f : 1.0f / total;
+  i64 head = q.headOf(q.first + row, args.queryHeads, blockIdx.x * q.group);
+  for (int d = lane; d < args.headDim; d += 32) {
+    float sum = 0.0f;
+    for (int slot = work.firstKey; slot < work.endKey; slot++) {
+      const float* part = partOf(args, tileRows, slot, row);
+      sum += part[d] * exp2Fast(part[args.headDim] - less);
+    }
+    args.out[head * args.headDim + d] = fromFloat<Act>(sum * factor);
+  }
+}
+
 template <int D>
 __device__ __forceinline__ void prefillAttention(const PrefillArgs& args) {
   using S = Shape<D>;
@@ -355,7 +422,7 @@ __device__ __forceinline__ void prefillAttention(const PrefillArgs& args) {
   int last = min(q.first + S::ROWS, q.end) - 1;
   Copier<D> copier;
   copier.low = max(0, q.positionOf(q.first) - args.window + 1);
-  copier.high = q.positionOf(last) + 1;
+  copier.high = min(q.positionOf(last) + 1, args.work[blockIdx.y].endKey);
 
   u32 queries = sharedAddress(shared);
   u32 keys = queries + S::ROWS * S::STRIDE;
@@ -375,7 +442,7 @@ __device__ __forceinline__ void prefillAttention(const PrefillArgs& args) {
 
   Rows<D> rows;
   rows.clear();
-  int key = copier.low / KEYS * KEYS;
+  int key = max(copier.low / KEYS * KEYS, args.work[blockIdx.y].firstKey);
   if (key < copier.high) {
     copier.copyQueries(args, q, queries);
     copier.locate(args, q, key);
@@ -408,8 +475,14 @@ __device__ __forceinline__ void prefillAttention(const PrefillArgs& args) {
       rows.add(valueLane);
     }
   }
-  if (!idle) {
+  if (idle) {
+    return;
+  }
+  int slot = args.work[blockIdx.y].slot;
+  if (slot < 0) {
     rows.write(args, queriesOf(args), shared + warp * S::WARP_ROWS * S::STRIDE, firstRow);
+  } else {
+    rows.writePart(args, slot, warp * S::WARP_ROWS, factor);
   }
 }
 
@@ -417,6 +490,10 @@ __device__ __forceinline__ void prefillAttention(const PrefillArgs& args) {
   extern "C" __global__ void __launch_bounds__(THREADS, 2) prefill_attention_##D(PrefillArgs args) { \
     prefillAttention<D>(args);                                                                 \
   }
+
+extern "C" __global__ void __launch_bounds__(THREADS) join_parts(PrefillArgs args, int tileRows) {
+  joinParts(args, tileRows);
+}
 
 PREFILL(64)
 PREFILL(80)

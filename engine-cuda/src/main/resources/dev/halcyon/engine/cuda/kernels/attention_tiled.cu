@@ -103,7 +103,7 @@ __device__ __forceinline__ void tiledAttention(const PrefillArgs& args) {
 #pragma unroll
   for (int r = 0; r < ROWS_OF_THREAD; r++) {
     position[r] = q.positionOf(q.first + firstRow + r);
-    max[r] = -INFINITE;
+    max[r] = -infinity();
     sum[r] = 0.0f;
 #pragma unroll
     for (int c = 0; c < 4 * S::FOURS; c++) {
@@ -170,12 +170,12 @@ __device__ __forceinline__ void tiledAttention(const PrefillArgs& args) {
         power = LOG2E * (args.softcap == 0.0f ? power
                                               : args.softcap * tanhFast(power / args.softcap));
         int distance = position[r] - (firstKey + column + k * SIDE);
-        scores[r][k] = distance < 0 || distance >= args.window ? -INFINITE : power;
+        scores[r][k] = distance < 0 || distance >= args.window ? -infinity() : power;
         best = fmaxf(best, scores[r][k]);
       }
       best = rowMax(best);
       // A row that has seen nothing yet has no max to subtract.
-      float less = best == -INFINITE ? 0.0f : best;
+      float less = best == -infinity() ? 0.0f : best;
       float change = exp2Fast(max[r] - less);
       max[r] = best;
       sum[r] *= change;

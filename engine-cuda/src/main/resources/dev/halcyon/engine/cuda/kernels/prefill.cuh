@@ -13,7 +13,20 @@
 #include "halcyon.cuh"
 
 constexpr float LOG2E = 1.44269504088896341f;
-constexpr float INFINITE = __builtin_huge_valf();
+
+__device__ __forceinline__ float infinity() { return __uint_as_float(0x7f800000u); }
+
+// What a block does: packed rows from firstRow on of a sequence, over keys from firstKey up to endKey,
+// both multiples of a tile. A tile of rows can be cut into parts by its keys; then each has a slot of
+// its own for what it found, and else -1. A block that joins parts has their first slot, the slot
+// behind the last one, and -1.
+struct Work {
+  int sequence;
+  int firstRow;
+  int firstKey;
+  int endKey;
+  int slot;
+};
 
 // As PrefillAttentionOp passes it.
 struct PrefillArgs {
@@ -25,8 +38,10 @@ struct PrefillArgs {
   const int* rowStart;
   const int* contextLength;
   const int* blockTables;
-  // For each blockIdx.y a sequence and its first packed row here.
-  const int* work;
+  // For each blockIdx.y.
+  const Work* work;
+  // For tiles in parts: [slots, kvHeads, rows of a tile, headDim + 2].
+  float* parts;
   int tableStride;
   int queryHeads;
   int kvHeads;
@@ -85,9 +100,9 @@ struct Queries {
 
 // Asked for where it is needed: registers are too few to hold it throughout.
 __device__ __forceinline__ Queries queriesOf(const PrefillArgs& args) {
-  int sequence = args.work[2 * blockIdx.y];
+  int sequence = args.work[blockIdx.y].sequence;
   Queries q;
-  q.first = args.work[2 * blockIdx.y + 1];
+  q.first = args.work[blockIdx.y].firstRow;
   q.group = args.queryHeads / args.kvHeads;
   q.rowStart = args.rowStart[sequence];
   int rows = args.rowStart[sequence + 1] - q.rowStart;
