@@ -1,6 +1,8 @@
 package dev.halcyon.engine;
 
+import dev.halcyon.engine.transfer.KvTransport;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.Objects;
 
 /**
@@ -31,6 +33,8 @@ public final class EngineBuilder {
   private CloseMode closeMode = CloseMode.ABORT;
   private boolean integrityChecks;
   private LoadListener progressListener = (done, total) -> {};
+  private KvTransport kvTransport;
+  private Duration kvTransferTimeout = Duration.ofSeconds(30);
 
   EngineBuilder() {}
 
@@ -202,6 +206,32 @@ public final class EngineBuilder {
   }
 
   /**
+   * How prompts get to other engines and from them, for {@linkplain DisaggParams split requests}.
+   * The transport stays the caller's: close it after the engine. Default: null, split requests are
+   * refused.
+   */
+  public EngineBuilder kvTransport(KvTransport transport) {
+    this.kvTransport = transport;
+    return this;
+  }
+
+  /**
+   * How long the transfer of a prompt may make no progress, here and there: a computed prompt that
+   * is not fetched gives its blocks back, a request whose prompt does not come fails. Default: 30
+   * seconds.
+   *
+   * @throws IllegalArgumentException if it is not positive, or more than a day
+   */
+  public EngineBuilder kvTransferTimeout(Duration timeout) {
+    if (timeout.isZero() || timeout.isNegative() || timeout.compareTo(Duration.ofDays(1)) > 0) {
+      throw new IllegalArgumentException(
+          "kvTransferTimeout must be positive and at most a day, got " + timeout);
+    }
+    this.kvTransferTimeout = timeout;
+    return this;
+  }
+
+  /**
    * Opens the engine. Nothing stays allocated if that fails.
    *
    * @throws ModelLoadException if the checkpoint is damaged, or not one that the engine can run
@@ -242,7 +272,9 @@ public final class EngineBuilder {
         maxSequenceLength,
         closeMode,
         integrityChecks,
-        progressListener);
+        progressListener,
+        kvTransport,
+        kvTransferTimeout);
   }
 
   private static int atLeast(int least, int value, String name) {

@@ -43,6 +43,8 @@ public final class EngineMeterBinder implements MeterBinder {
     gauge(registry, "device.memory.results", metrics -> metrics.deviceMemory().results());
     gauge(registry, "device.memory.peak", metrics -> metrics.deviceMemory().peak());
     gauge(registry, "host.memory.used", EngineMetrics::hostMemoryUsed);
+    gauge(registry, "prompts.pinned", EngineMetrics::pinnedPrompts);
+    gauge(registry, "prompts.receiving", EngineMetrics::receivingPrompts);
     counter(registry, "steps", tags, EngineMetrics::steps);
     counter(registry, "tokens.prompt", tags, EngineMetrics::promptTokens);
     counter(registry, "tokens.reused", tags, EngineMetrics::reusedTokens);

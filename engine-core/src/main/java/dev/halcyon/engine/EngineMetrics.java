@@ -20,6 +20,8 @@ import java.util.Map;
  * @param finished ended outputs by reason
  * @param deviceMemory bytes of device memory by what they are used for
  * @param hostMemoryUsed bytes of host memory held by results that the device had no room for
+ * @param pinnedPrompts computed prompts that wait to be fetched by another engine
+ * @param receivingPrompts prompts that are on their way from another engine
  */
 public record EngineMetrics(
     int runningSequences,
@@ -34,7 +36,9 @@ public record EngineMetrics(
     double tokensPerSecond,
     Map<FinishReason, Long> finished,
     DeviceMemoryUse deviceMemory,
-    long hostMemoryUsed) {
+    long hostMemoryUsed,
+    int pinnedPrompts,
+    int receivingPrompts) {
 
   public EngineMetrics {
     finished = Map.copyOf(finished);

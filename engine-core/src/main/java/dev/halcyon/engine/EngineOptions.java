@@ -1,12 +1,15 @@
 package dev.halcyon.engine;
 
+import dev.halcyon.engine.transfer.KvTransport;
 import java.nio.file.Path;
+import java.time.Duration;
 
 /**
  * What an engine was opened with; {@link EngineBuilder} says what each option means and its
  * default.
  *
  * @param model the checkpoint's directory, or null for the embedded model
+ * @param kvTransport the way to other engines, or null
  */
 public record EngineOptions(
     Path model,
@@ -29,4 +32,6 @@ public record EngineOptions(
     Integer maxSequenceLength,
     CloseMode closeMode,
     boolean integrityChecks,
-    LoadListener progressListener) {}
+    LoadListener progressListener,
+    KvTransport kvTransport,
+    Duration kvTransferTimeout) {}

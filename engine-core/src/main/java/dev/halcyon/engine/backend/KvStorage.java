@@ -1,5 +1,7 @@
 package dev.halcyon.engine.backend;
 
+import java.nio.ByteBuffer;
+
 /** The device memory of a paged KV cache; its layout is the backend's own. */
 public interface KvStorage extends AutoCloseable {
 
@@ -7,6 +9,32 @@ public interface KvStorage extends AutoCloseable {
 
   /** Copies a block's keys and values, in every layer. */
   void copyBlock(int from, int to);
+
+  /** Whether {@link #exportTokens} and {@link #importTokens} are there. */
+  default boolean transferable() {
+    return false;
+  }
+
+  /**
+   * Copies keys and values of a sequence's tokens in one layer to the host, complete on return.
+   *
+   * @param blocks the sequence's blocks, in the order of positions
+   * @param firstToken position of the first token
+   * @param count how many, within the blocks
+   * @param to written from its position on, as [keys or values, token, head, headDim] of {@link
+   *     Backend#activationType} elements, little-endian; its position moves behind them
+   */
+  default void exportTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer to) {
+    throw new UnsupportedOperationException("this KV cache can't be exported");
+  }
+
+  /**
+   * Copies keys and values of a sequence's tokens in one layer from the host, complete on return.
+   * The counterpart of {@link #exportTokens}, with the same parameters.
+   */
+  default void importTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer from) {
+    throw new UnsupportedOperationException("this KV cache can't be imported");
+  }
 
   @Override
   void close();

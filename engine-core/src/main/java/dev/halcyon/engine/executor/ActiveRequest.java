@@ -1,11 +1,16 @@
 package dev.halcyon.engine.executor;
 
+import dev.halcyon.engine.DisaggParams;
+import dev.halcyon.engine.DisaggRequestType;
 import dev.halcyon.engine.GenerationOutput;
 import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.KvDescriptor;
+import dev.halcyon.engine.LogitsView;
 import dev.halcyon.engine.PrefixReuse;
 import dev.halcyon.engine.RequestTiming;
 import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.Usage;
+import dev.halcyon.engine.sampling.SampledToken;
 import dev.halcyon.engine.sampling.SamplingSettings;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -33,6 +38,16 @@ final class ActiveRequest {
   private int cachedPromptTokens;
   private boolean ended;
   private ContextOutput context;
+  private Transfer transfer;
+  private DisaggParams continuation;
+
+  /** How far the keys and values of the prompt are that another engine computed. */
+  private enum Transfer {
+    NEEDED,
+    UNDER_WAY,
+    /** They are here, or were never needed. From now on a pause computes them anew. */
+    DONE
+  }
 
   /**
    * What the executor is asked to run, checked and with every default filled in.
@@ -47,6 +62,7 @@ final class ActiveRequest {
    * @param priority higher goes first
    * @param timeoutNanos from submission, or Long.MAX_VALUE
    * @param prefixReuse whether cached blocks may be read
+   * @param split which part of a split request it is
    */
   record RequestSpec(
       int[] prompt,
@@ -58,7 +74,8 @@ final class ActiveRequest {
       String cacheSalt,
       int priority,
       long timeoutNanos,
-      PrefixReuse prefixReuse) {}
+      PrefixReuse prefixReuse,
+      SplitPart split) {}
 
   ActiveRequest(
       long id, RequestSpec spec, RequestHandle handle, List<SequenceOutput> outputs, long now) {
@@ -68,6 +85,11 @@ final class ActiveRequest {
     this.outputs = List.copyOf(outputs);
     this.submittedNanos = now;
     sequences.add(new Sequence(this, 0));
+    SplitPart split = spec.split();
+    transfer = split.generationOnly() ? Transfer.NEEDED : Transfer.DONE;
+    if (split.generationOnly() && wantsContext()) {
+      context = ContextOutput.received(split.contextLogits(), split.promptLogprobs());
+    }
   }
 
   long id() {
@@ -137,6 +159,55 @@ final class ActiveRequest {
     };
   }
 
+  /** Whether the prompt's keys and values are to be fetched before anything is computed. */
+  boolean needsTransfer() {
+    return transfer == Transfer.NEEDED;
+  }
+
+  /** Whether they are on their way. */
+  boolean receiving() {
+    return transfer == Transfer.UNDER_WAY;
+  }
+
+  void markReceiving() {
+    transfer = Transfer.UNDER_WAY;
+  }
+
+  void markReceived() {
+    transfer = Transfer.DONE;
+  }
+
+  /** Notes what another engine will go on with. */
+  void continueElsewhere(List<SampledToken> firstTokens, KvDescriptor descriptor) {
+    List<LogitsView> logits = null;
+    if (params().returnGenerationLogits()) {
+      logits = new ArrayList<>();
+      for (SampledToken token : firstTokens) {
+        logits.add(new HostLogits(List.of(token.logits()), token.logits().length));
+      }
+    }
+    continuation =
+        DisaggParams.builder(DisaggRequestType.GENERATION_ONLY, spec.split().requestId())
+            .seed(spec.seed())
+            .firstGenTokens(firstTokens.stream().map(SampledToken::tokenId).toList())
+            .firstGenLogprobs(
+                params().logprobs() == null
+                    ? null
+                    : firstTokens.stream().map(SampledToken::logprobs).toList())
+            .firstGenLogits(logits)
+            .contextLogits(context == null ? null : context.view())
+            .promptLogprobs(context == null ? null : context.logprobs())
+            .kvDescriptor(descriptor)
+            .usage(usage())
+            .build();
+  }
+
+  private Usage usage() {
+    Usage before = spec.split().usage();
+    int cached = before == null ? cachedPromptTokens : before.cachedPromptTokens();
+    return new Usage(prompt().length, cached, generatedTokens);
+  }
+
   /** The sequences so far: the first alone until the prompt is computed, then one per sample. */
   List<Sequence> sequences() {
     return sequences;
@@ -191,9 +262,9 @@ final class ActiveRequest {
         ends,
         context == null ? null : context.view(),
         context == null ? null : context.logprobs(),
-        new Usage(ids.size(), cachedPromptTokens, generatedTokens),
+        usage(),
         timing(now),
-        null);
+        continuation);
   }
 
   private RequestTiming timing(long now) {

@@ -24,6 +24,9 @@ final class BlockBudget {
   /** The blocks that a running sequence, and those that will fork from it, may still take. */
   long outstanding(Sequence sequence) {
     ActiveRequest request = sequence.request();
+    if (request.spec().split().contextOnly()) {
+      return kv.blocksFor(sequence.promptLength()) - sequence.table().size();
+    }
     int held = sequence.table().size();
     int promptLength = sequence.promptLength();
     int maxTokens = request.spec().maxTokens();

@@ -32,13 +32,26 @@ final class ContextOutput {
     this.cleaner = cleaner;
   }
 
-  /** What the projections of its rows are added to. */
+  /**
+   * What another engine computed, complete; whatever is not there was not asked for.
+   *
+   * @param view handed on with the result, and closed with it
+   */
+  static ContextOutput received(LogitsView view, List<TokenLogprobs> logprobs) {
+    ContextOutput context = new ContextOutput(null, null);
+    context.view = view;
+    context.logprobs = logprobs;
+    context.finished = true;
+    return context;
+  }
+
+  /** What the projections of its rows are added to; null if another engine did that. */
   ContextLogits rows() {
     return rows;
   }
 
   boolean complete() {
-    return rows.complete();
+    return rows == null || rows.complete();
   }
 
   /** The first token is known: the last of the rows, which are all there, is scored with it. */
@@ -79,6 +92,13 @@ final class ContextOutput {
 
   /** Frees full logits, handed out or not. */
   void release() {
+    if (rows == null) {
+      if (view != null) {
+        view.close();
+        view = null;
+      }
+      return;
+    }
     rows.close();
     if (full != null) {
       full.close(CANCELLED);

@@ -18,6 +18,7 @@ import java.util.function.Supplier;
  * @param isWorker whether a thread is one that a step waits for, and so must not wait for the step
  * @param deviceMemory what device memory is used for
  * @param hostMemoryUsed bytes of host memory that results hold
+ * @param transfers how prompts are handed over and taken; null if they can't be
  * @param onEnd frees all that the executor works with, on its thread, once nothing runs any more
  */
 public record ExecutorParts(
@@ -29,4 +30,5 @@ public record ExecutorParts(
     Predicate<Thread> isWorker,
     Supplier<DeviceMemoryUse> deviceMemory,
     LongSupplier hostMemoryUsed,
+    TransferParts transfers,
     Runnable onEnd) {}

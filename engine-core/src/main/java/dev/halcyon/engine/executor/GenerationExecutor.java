@@ -11,11 +11,14 @@ import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.IncompleteContextLogitsException;
+import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.RequestOutOfMemoryException;
 import dev.halcyon.engine.RequestTooLargeException;
 import dev.halcyon.engine.executor.ActiveRequest.RequestSpec;
 import dev.halcyon.engine.executor.ModelRunner.ChunkResult;
 import dev.halcyon.engine.executor.StepPlan.Chunk;
+import dev.halcyon.engine.kvcache.BlockTable;
 import dev.halcyon.engine.kvcache.KvCacheManager;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
 import dev.halcyon.engine.sampling.SampledToken;
@@ -42,6 +45,7 @@ public final class GenerationExecutor implements AutoCloseable {
   private final Scheduler scheduler;
   private final MetricsRecorder metrics;
   private final BlockBudget budget;
+  private final KvTransfers transfers;
   private final AtomicLong nextId = new AtomicLong(1);
   private final Map<RequestHandle, ActiveRequest> active = new LinkedHashMap<>();
 
@@ -60,9 +64,15 @@ public final class GenerationExecutor implements AutoCloseable {
     this.queue = new SubmissionQueue(options.maxQueuedRequests(), options.queueFullPolicy());
     this.scheduler = new Scheduler(options, parts.kvManager());
     this.budget = new BlockBudget(parts.kvManager());
+    this.transfers =
+        new KvTransfers(parts.transfers(), parts.kvManager(), queue::wake, scheduler::blocksFreed);
     this.metrics =
         new MetricsRecorder(
-            parts.kvManager(), scheduler, parts.deviceMemory(), parts.hostMemoryUsed());
+            parts.kvManager(),
+            scheduler,
+            transfers,
+            parts.deviceMemory(),
+            parts.hostMemoryUsed());
     this.thread = new Thread(this::run, "halcyon-executor");
     this.thread.setDaemon(true);
     queue.ownedBy(thread);
@@ -146,7 +156,10 @@ public final class GenerationExecutor implements AutoCloseable {
     }
     // Without a guarantee samples are paused one by one, so that each needs to fit alone.
     boolean guaranteed = options.capacityPolicy() == CapacityPolicy.GUARANTEED_NO_EVICT;
-    long blocks = budget.worstCase(promptLength, spec.maxTokens(), guaranteed ? samples : 1);
+    long blocks =
+        spec.split().contextOnly()
+            ? parts.kvManager().blocksFor(promptLength)
+            : budget.worstCase(promptLength, spec.maxTokens(), guaranteed ? samples : 1);
     KvCacheManager kv = parts.kvManager();
     if (blocks > kv.totalBlocks()) {
       throw new RequestTooLargeException(
@@ -171,28 +184,37 @@ public final class GenerationExecutor implements AutoCloseable {
   private void loop() {
     while (true) {
       takeHandedOver();
-      long soonest = reapTimeouts(System.nanoTime());
+      transfers.serve();
+      long now = System.nanoTime();
+      long soonest = Math.min(reapTimeouts(now), transfers.reap(now));
+      endTransfers(now);
       if (!notices.isEmpty()) {
         metrics.publish();
         tellCallers();
       }
-      if (closing && (options.closeMode() == CloseMode.ABORT || active.isEmpty())) {
+      if (mayEnd()) {
         return;
       }
-      if (scheduler.hasWork()) {
-        step();
-      } else {
+      if (!scheduler.hasWork() || !step()) {
         idle(soonest);
       }
     }
   }
 
+  private boolean mayEnd() {
+    return closing
+        && (options.closeMode() == CloseMode.ABORT
+            || active.isEmpty() && transfers.pinnedCount() == 0);
+  }
+
   private void idle(long soonest) {
     if (options.integrityChecks()) {
-      parts.kvManager().checkIntegrity(scheduler.liveTables());
+      List<BlockTable> tables = new ArrayList<>(scheduler.liveTables());
+      tables.addAll(transfers.pinnedTables());
+      parts.kvManager().checkIntegrity(tables);
     }
     metrics.publish();
-    if (queue.isEmpty() && !closing) {
+    if (queue.isEmpty() && transfers.isIdle() && !mayEnd()) {
       if (soonest == Long.MAX_VALUE) {
         LockSupport.park(queue);
       } else {
@@ -219,6 +241,8 @@ public final class GenerationExecutor implements AutoCloseable {
       ActiveRequest request = active.get(handle);
       if (request != null) {
         endEarly(request, FinishReason.CANCELLED);
+      } else {
+        transfers.unpin(handle);
       }
     }
   }
@@ -241,10 +265,37 @@ public final class GenerationExecutor implements AutoCloseable {
     return soonest;
   }
 
-  private void step() {
+  /** Goes on with requests whose prompts came, and fails those whose prompts will not come. */
+  private void endTransfers(long now) {
+    for (ReceivedPrompts.Ended ended : transfers.takeEnded()) {
+      ActiveRequest request = ended.request();
+      if (ended.error() != null) {
+        fail(request, ended.error());
+        continue;
+      }
+      Sequence sequence = request.sequences().get(0);
+      scheduler.received(sequence);
+      accept(request, sequence, request.spec().split().firstTokens(), now);
+    }
+  }
+
+  /** Returns false when there was nothing to do but to wait for transfers. */
+  private boolean step() {
     long start = System.nanoTime();
     StepPlan plan = scheduler.schedule();
+    for (Sequence sequence : plan.receives()) {
+      if (sequence.request().markScheduled(start, sequence.computed())) {
+        queue.releasePlace();
+      }
+      transfers.receive(sequence, start);
+    }
     if (plan.isEmpty()) {
+      if (!plan.receives().isEmpty()) {
+        return true;
+      }
+      if (transfers.pinnedCount() > 0 || transfers.receivingCount() > 0) {
+        return false;
+      }
       throw new IllegalStateException(
           "no sequence can be scheduled: "
               + scheduler.runningCount()
@@ -255,18 +306,19 @@ public final class GenerationExecutor implements AutoCloseable {
     markScheduled(plan, start);
     prepareContexts(plan);
     if (plan.isEmpty()) {
-      return;
+      return true;
     }
     List<ChunkResult> results;
     try {
       results = parts.runner().collect(parts.runner().launch(plan));
     } catch (OutOfDeviceMemoryException | OutOfMemoryError e) {
       failStep(plan, e);
-      return;
+      return true;
     }
     int sampled = update(results);
     metrics.step(sampled, System.nanoTime() - start);
     tellCallers();
+    return true;
   }
 
   private void tellCallers() {
@@ -350,6 +402,10 @@ public final class GenerationExecutor implements AutoCloseable {
       if (request.context() != null && !request.context().finished()) {
         request.context().finish(tokens.get(0).tokenId());
       }
+      if (request.spec().split().contextOnly()) {
+        handOver(request, sequence, tokens, now);
+        return;
+      }
       if (!request.forked()) {
         scheduler.fork(request);
         targets = List.copyOf(request.sequences());
@@ -361,18 +417,54 @@ public final class GenerationExecutor implements AutoCloseable {
     } catch (OutOfMemoryError e) {
       fail(request, new RequestOutOfMemoryException("Memory for the request's output ran out", e));
       return;
+    } catch (KvTransferException e) {
+      fail(request, e);
+      return;
     }
     endIfFinished(request, now);
   }
 
-  private void acceptToken(ActiveRequest request, Sequence sequence, SampledToken token) {
-    RequestSpec spec = request.spec();
-    SequenceOutput output = sequence.output();
-    sequence.append(token.tokenId());
+  /**
+   * Ends a context-only request with its first tokens, and keeps its prompt for the engine that
+   * goes on, unless they end all of its outputs.
+   */
+  private void handOver(
+      ActiveRequest request, Sequence sequence, List<SampledToken> tokens, long now) {
+    boolean goesOn = false;
+    for (int i = 0; i < tokens.size(); i++) {
+      SequenceOutput output = request.output(i);
+      request.markToken(now);
+      append(request.spec(), output, tokens.get(i), 1);
+      if (!output.finished()) {
+        output.suspend();
+        goesOn = true;
+      }
+    }
+    try {
+      if (goesOn) {
+        request.continueElsewhere(tokens, transfers.pin(request, sequence.table(), now));
+      }
+      request.outputs().forEach(output -> handOut(request, output));
+      endIfFinished(request, now);
+    } catch (RuntimeException | OutOfMemoryError e) {
+      transfers.unpin(request.handle());
+      throw e;
+    }
+  }
+
+  /** Adds a token to an output, which may end it. */
+  private static void append(
+      RequestSpec spec, SequenceOutput output, SampledToken token, int generated) {
     output.append(token, spec.stopIds().contains(token.tokenId()));
-    if (!output.finished() && sequence.generated() >= spec.maxTokens()) {
+    if (!output.finished() && generated >= spec.maxTokens()) {
       output.finish(FinishReason.LENGTH);
     }
+  }
+
+  private void acceptToken(ActiveRequest request, Sequence sequence, SampledToken token) {
+    SequenceOutput output = sequence.output();
+    sequence.append(token.tokenId());
+    append(request.spec(), output, token, sequence.generated());
     if (output.finished()) {
       scheduler.remove(sequence);
     }
@@ -422,6 +514,7 @@ public final class GenerationExecutor implements AutoCloseable {
   }
 
   private void forget(ActiveRequest request) {
+    transfers.drop(request);
     request.sequences().forEach(scheduler::remove);
     if (request.markScheduled(System.nanoTime(), 0)) {
       queue.releasePlace();
@@ -456,6 +549,7 @@ public final class GenerationExecutor implements AutoCloseable {
       request.handle().fail(reason);
     }
     active.clear();
+    transfers.close(new KvTransferException(Reason.CLOSED, reason.getMessage(), reason));
     tellCallers();
     try {
       parts.onEnd().run();

@@ -16,6 +16,7 @@ final class MetricsRecorder {
 
   private final KvCacheManager kv;
   private final Scheduler scheduler;
+  private final KvTransfers transfers;
   private final Supplier<DeviceMemoryUse> deviceMemory;
   private final LongSupplier hostMemoryUsed;
   private final Map<FinishReason, Long> finished = new EnumMap<>(FinishReason.class);
@@ -29,10 +30,12 @@ final class MetricsRecorder {
   MetricsRecorder(
       KvCacheManager kv,
       Scheduler scheduler,
+      KvTransfers transfers,
       Supplier<DeviceMemoryUse> deviceMemory,
       LongSupplier hostMemoryUsed) {
     this.kv = kv;
     this.scheduler = scheduler;
+    this.transfers = transfers;
     this.deviceMemory = deviceMemory;
     this.hostMemoryUsed = hostMemoryUsed;
     publish();
@@ -82,6 +85,8 @@ final class MetricsRecorder {
     long reusedTokensNow = reusedTokens;
     long generatedTokensNow = generatedTokens;
     long pausesNow = scheduler.pauses();
+    int pinnedNow = transfers.pinnedCount();
+    int receivingNow = transfers.receivingCount();
     Map<FinishReason, Long> finishedNow = Map.copyOf(finished);
     return () ->
         new EngineMetrics(
@@ -97,6 +102,8 @@ final class MetricsRecorder {
             perSecond,
             finishedNow,
             deviceMemory.get(),
-            hostMemoryUsed.getAsLong());
+            hostMemoryUsed.getAsLong(),
+            pinnedNow,
+            receivingNow);
   }
 }

@@ -24,7 +24,9 @@ import dev.halcyon.engine.tokenizer.ChatTemplate;
 import dev.halcyon.engine.tokenizer.HuggingFaceTokenizer;
 import dev.halcyon.engine.tokenizer.Tokenizer;
 import dev.halcyon.engine.tokenizer.TokenizerConfig;
+import dev.halcyon.engine.transfer.KvLayout;
 import dev.halcyon.engine.weights.Checkpoint;
+import dev.halcyon.engine.weights.CheckpointFingerprint;
 import dev.halcyon.engine.weights.ModelFiles;
 import java.util.List;
 import java.util.Locale;
@@ -166,7 +168,8 @@ public final class OpenModel {
       owned.add(kv::close);
       memory.kvCacheAllocated();
       ModelRunner runner = warmRunner(backend, decoder, kv, plan, length);
-      RequestFactory requests = requests(config, defaults, tokenizer, length);
+      TransferParts transfers = transfers(files, backend, kv);
+      RequestFactory requests = requests(config, defaults, tokenizer, length, transfers != null);
       LOG.info(
           "Opened {} ({}) on the {} backend: sequences of up to {} tokens, {} KV blocks of {} tokens",
           files.description(),
@@ -176,7 +179,7 @@ public final class OpenModel {
           kv.shape().blocks(),
           kv.shape().blockSize());
       return new OpenModel(
-          startExecutor(backend, runner, kv, plan, requests, memory),
+          startExecutor(backend, runner, kv, plan, requests, memory, transfers),
           tokenizer,
           chat,
           config.vocabSize(),
@@ -246,14 +249,43 @@ public final class OpenModel {
                   (long) options.maxBatchSize() * length));
     }
 
+    /** Null without a transport: then nothing is read for it. */
+    private TransferParts transfers(ModelFiles files, Backend backend, KvStorage kv) {
+      if (options.kvTransport() == null) {
+        return null;
+      }
+      if (!kv.transferable()) {
+        throw new EngineException(
+            "The "
+                + backend.name()
+                + " backend can't hand keys and values over; build the engine without kvTransport");
+      }
+      KvLayout layout =
+          new KvLayout(
+              CheckpointFingerprint.of(files),
+              backend.activationType().name(),
+              backend.activationType().bytes(),
+              kv.shape().layers(),
+              kv.shape().heads(),
+              kv.shape().headDim(),
+              1);
+      return new TransferParts(
+          options.kvTransport(), kv, layout, options.kvTransferTimeout().toNanos());
+    }
+
     private RequestFactory requests(
-        ModelConfig config, GenerationDefaults defaults, Tokenizer tokenizer, int length) {
+        ModelConfig config,
+        GenerationDefaults defaults,
+        Tokenizer tokenizer,
+        int length,
+        boolean transfers) {
       return new RequestFactory(
           config.vocabSize(),
           length,
           Set.copyOf(defaults.endIds()),
           defaults.sampling(),
-          tokenizer);
+          tokenizer,
+          transfers);
     }
 
     /** Steps are tried out before the engine serves: one that has no room must not fail later. */
@@ -297,7 +329,8 @@ public final class OpenModel {
         KvStorage kv,
         ContextLogitsPlan plan,
         RequestFactory requests,
-        MemoryBooks memory) {
+        MemoryBooks memory,
+        TransferParts transfers) {
       KvCacheManager manager =
           new KvCacheManager(kv.shape().blocks(), kv.shape().blockSize(), options.prefixReuse());
       ExecutorOptions executorOptions =
@@ -321,6 +354,7 @@ public final class OpenModel {
               backend::isWorker,
               memory,
               backend.hostMemory()::used,
+              transfers,
               () -> free(memory)));
     }
 

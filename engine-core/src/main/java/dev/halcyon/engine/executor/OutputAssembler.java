@@ -121,6 +121,15 @@ final class OutputAssembler {
     }
   }
 
+  /**
+   * Ends the output as another engine will go on with it: all its tokens go out, with the text that
+   * is complete. What may yet become a stop string or a character is not decided here.
+   */
+  void suspend() {
+    requireUnfinished();
+    finished = true;
+  }
+
   /** What is certain by now and was not released yet. */
   Release takeReleasable() {
     int safeText = finished ? text.length() : text.length() - stops.heldBack(stopState);

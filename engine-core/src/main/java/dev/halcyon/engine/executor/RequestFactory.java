@@ -1,6 +1,7 @@
 package dev.halcyon.engine.executor;
 
 import dev.halcyon.engine.DisaggChecks;
+import dev.halcyon.engine.DisaggParams;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.RequestTooLargeException;
 import dev.halcyon.engine.SamplingParams;
@@ -24,22 +25,26 @@ final class RequestFactory {
   private final Set<Integer> endIds;
   private final SamplingDefaults defaults;
   private final Tokenizer tokenizer;
+  private final boolean transfers;
 
   /**
    * @param endIds ids that end an output unless a request ignores them
    * @param tokenizer null if the checkpoint has none
+   * @param transfers whether prompts can be handed over and taken
    */
   RequestFactory(
       int vocabSize,
       int maxSequenceLength,
       Set<Integer> endIds,
       SamplingDefaults defaults,
-      Tokenizer tokenizer) {
+      Tokenizer tokenizer,
+      boolean transfers) {
     this.vocabSize = vocabSize;
     this.maxSequenceLength = maxSequenceLength;
     this.endIds = Set.copyOf(endIds);
     this.defaults = defaults;
     this.tokenizer = tokenizer;
+    this.transfers = transfers;
   }
 
   RequestSpec spec(GenerationRequest request, int[] promptIds) {
@@ -48,8 +53,9 @@ final class RequestFactory {
     requireSupported(params);
     int[] prompt = truncated(promptIds, params.truncatePromptTokens());
     requireRightPrompt(prompt);
-    if (request.disaggParams() != null) {
-      DisaggChecks.requireFits(request.disaggParams(), params, prompt, vocabSize, false);
+    DisaggParams disagg = request.disaggParams();
+    if (disagg != null) {
+      DisaggChecks.requireFits(disagg, params, prompt, vocabSize, transfers);
     }
     Set<Integer> stopIds = new HashSet<>(params.stopTokenIds());
     if (!params.ignoreEos()) {
@@ -59,13 +65,24 @@ final class RequestFactory {
         prompt,
         params,
         SamplingResolver.resolve(params, defaults, endIds),
-        params.seed() != null ? params.seed() : ThreadLocalRandom.current().nextLong(),
+        seed(params, disagg),
         Math.min(params.maxTokens(), maxSequenceLength - prompt.length),
         stopIds,
         request.cacheSalt(),
         request.priority(),
         request.timeout() == null ? Long.MAX_VALUE : saturatedNanos(request),
-        request.prefixReuse());
+        request.prefixReuse(),
+        SplitPart.of(disagg, params));
+  }
+
+  /** The seed asked for, or that of the first tokens, or one of our own. */
+  private static long seed(SamplingParams params, DisaggParams disagg) {
+    if (params.seed() != null) {
+      return params.seed();
+    }
+    return disagg != null && disagg.seed() != null
+        ? disagg.seed()
+        : ThreadLocalRandom.current().nextLong();
   }
 
   /** Fresh outputs, one for each sample. */

@@ -66,6 +66,7 @@ final class Scheduler {
     StepPlan plan = new StepPlan();
     pausedNow = false;
     List<Sequence> order = new ArrayList<>(running);
+    order.removeIf(sequence -> sequence.request().receiving());
     for (Sequence sequence : order) {
       if (sequence.remaining() == 1) {
         extend(plan, sequence);
@@ -128,8 +129,16 @@ final class Scheduler {
       if (options.capacityPolicy() == CapacityPolicy.GUARANTEED_NO_EVICT) {
         throw new IllegalStateException("blocks that were set aside for a sequence are gone");
       }
-      pause(plan, running.last());
+      pause(plan, newestComputing());
     }
+  }
+
+  /** The sequence to give way: what is on its way to a cache keeps its place. */
+  private Sequence newestComputing() {
+    return running.descendingSet().stream()
+        .filter(other -> !other.request().receiving())
+        .findFirst()
+        .orElseThrow();
   }
 
   /**
@@ -153,8 +162,33 @@ final class Scheduler {
       }
       waiting.remove(sequence);
       running.add(sequence);
-      extend(plan, sequence);
+      if (sequence.request().needsTransfer()) {
+        receive(plan, sequence);
+      } else {
+        extend(plan, sequence);
+      }
     }
+  }
+
+  /** Sets blocks aside for a prompt that comes from another engine. */
+  private void receive(StepPlan plan, Sequence sequence) {
+    if (!kv.grow(sequence.table(), sequence.promptLength())) {
+      throw new IllegalStateException("blocks that were there for a prompt are gone");
+    }
+    sequence.request().markReceiving();
+    plan.receive(sequence);
+  }
+
+  /** The prompt's keys and values are in the cache now. */
+  void received(Sequence sequence) {
+    sequence.request().markReceived();
+    sequence.advance(sequence.promptLength() - sequence.computed());
+    kv.commit(sequence.table(), sequence, sequence.computed());
+  }
+
+  /** Blocks came back that no sequence held: whoever waits for some may fit now. */
+  void blocksFreed() {
+    admissionBlocked = false;
   }
 
   private boolean placeInBatch(Sequence sequence) {
@@ -183,6 +217,7 @@ final class Scheduler {
     boolean fits = capacityFor(sequence);
     boolean whole =
         options.chunkedPrefill()
+            || sequence.request().needsTransfer()
             || sequence.remaining() <= options.maxBatchTokens() - plan.tokens()
             || sequence.size() > options.maxBatchTokens();
     if (fits && whole) {

@@ -81,6 +81,12 @@ final class SequenceOutput {
     finishReason = reason;
   }
 
+  /** Ends the output as another engine will go on with it. */
+  void suspend() {
+    assembler.suspend();
+    finishReason = FinishReason.NOT_FINISHED;
+  }
+
   private static TokenLogprobs simple(TokenLogprobs logprobs) {
     float logprob = logprobs.chosen().logprob();
     int id = logprobs.tokenId();

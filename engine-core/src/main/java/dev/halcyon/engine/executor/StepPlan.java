@@ -44,7 +44,7 @@ final class StepPlan {
     /** How many rows of the chunk the request wants and does not have yet. */
     int contextRows() {
       ContextOutput context = sequence.request().context();
-      if (context == null) {
+      if (context == null || context.complete()) {
         return 0;
       }
       return Math.max(0, Math.min(start + count, sequence.promptLength()) - firstContextRow());
@@ -57,7 +57,17 @@ final class StepPlan {
   }
 
   private final Map<Sequence, Chunk> chunks = new LinkedHashMap<>();
+  private final List<Sequence> receives = new ArrayList<>();
   private int tokens;
+
+  /** Notes a sequence that was let in and is to receive its prompt before it computes anything. */
+  void receive(Sequence sequence) {
+    receives.add(sequence);
+  }
+
+  List<Sequence> receives() {
+    return receives;
+  }
 
   void add(Chunk chunk) {
     chunks.put(chunk.sequence(), chunk);

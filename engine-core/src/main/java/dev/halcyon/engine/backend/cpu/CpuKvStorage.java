@@ -3,9 +3,12 @@ package dev.halcyon.engine.backend.cpu;
 import dev.halcyon.engine.backend.KvShape;
 import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.FloatBuffer;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 
 /**
  * The paged KV cache, float32. A block of a layer is contiguous: for each head its keys as
@@ -104,6 +107,114 @@ final class CpuKvStorage implements KvStorage {
     for (int layer = 0; layer < shape.layers(); layer++) {
       buffer(layer, to).put(keys(to, 0), buffer(layer, from), keys(from, 0), blockFloats);
     }
+  }
+
+  @Override
+  public boolean transferable() {
+    return true;
+  }
+
+  @Override
+  public void exportTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer to) {
+    FloatBuffer wire = wire(layer, blocks, firstToken, count, to);
+    for (int done = 0; done < count; ) {
+      int token = firstToken + done;
+      int run = Math.min(count - done, shape.blockSize() - token % shape.blockSize());
+      exportRun(
+          layer,
+          blocks[token / shape.blockSize()],
+          token % shape.blockSize(),
+          run,
+          wire,
+          done,
+          count);
+      done += run;
+    }
+    to.position(to.position() + count * 2 * rowFloats() * Float.BYTES);
+  }
+
+  @Override
+  public void importTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer from) {
+    FloatBuffer wire = wire(layer, blocks, firstToken, count, from);
+    for (int done = 0; done < count; ) {
+      int token = firstToken + done;
+      int run = Math.min(count - done, shape.blockSize() - token % shape.blockSize());
+      importRun(
+          layer,
+          blocks[token / shape.blockSize()],
+          token % shape.blockSize(),
+          run,
+          wire,
+          done,
+          count);
+      done += run;
+    }
+    from.position(from.position() + count * 2 * rowFloats() * Float.BYTES);
+  }
+
+  /**
+   * Tokens of one block, {@code first} the offset in it, {@code at} the first one's in the wire.
+   */
+  private void exportRun(
+      int layer, int block, int first, int run, FloatBuffer wire, int at, int count) {
+    FloatBuffer cache = buffer(layer, block);
+    int dim = shape.headDim();
+    int values = count * rowFloats();
+    for (int head = 0; head < shape.heads(); head++) {
+      int keys = keys(block, head) + first;
+      for (int i = 0; i < run; i++) {
+        int to = (at + i) * rowFloats() + head * dim;
+        for (int d = 0; d < dim; d++) {
+          wire.put(to + d, cache.get(keys + i + d * shape.blockSize()));
+        }
+        wire.put(values + to, cache, values(block, head) + (first + i) * dim, dim);
+      }
+    }
+  }
+
+  private void importRun(
+      int layer, int block, int first, int run, FloatBuffer wire, int at, int count) {
+    FloatBuffer cache = buffer(layer, block);
+    int dim = shape.headDim();
+    int values = count * rowFloats();
+    for (int head = 0; head < shape.heads(); head++) {
+      int keys = keys(block, head) + first;
+      for (int i = 0; i < run; i++) {
+        int from = (at + i) * rowFloats() + head * dim;
+        for (int d = 0; d < dim; d++) {
+          cache.put(keys + i + d * shape.blockSize(), wire.get(from + d));
+        }
+        cache.put(values(block, head) + (first + i) * dim, wire, values + from, dim);
+      }
+    }
+  }
+
+  /** Floats of a token's keys in a layer. */
+  private int rowFloats() {
+    return shape.heads() * shape.headDim();
+  }
+
+  private FloatBuffer wire(int layer, int[] blocks, int firstToken, int count, ByteBuffer buffer) {
+    if (closed) {
+      throw new IllegalStateException("The KV cache is closed");
+    }
+    Objects.checkIndex(layer, shape.layers());
+    long room = (long) blocks.length * shape.blockSize();
+    if (firstToken < 0 || count < 1 || firstToken + (long) count > room) {
+      throw new IllegalArgumentException(
+          count + " tokens from " + firstToken + " are outside of " + room);
+    }
+    for (int i = firstToken / shape.blockSize();
+        i <= (firstToken + count - 1) / shape.blockSize();
+        i++) {
+      checkBlock(blocks[i]);
+    }
+    long bytes = count * 2L * rowFloats() * Float.BYTES;
+    if (buffer.remaining() < bytes) {
+      throw new IllegalArgumentException(
+          "the buffer has " + buffer.remaining() + " bytes, needs " + bytes);
+    }
+    return buffer.slice().order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer();
   }
 
   void checkBlock(int block) {

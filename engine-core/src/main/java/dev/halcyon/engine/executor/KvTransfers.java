@@ -1,0 +1,92 @@
+package dev.halcyon.engine.executor;
+
+import dev.halcyon.engine.KvDescriptor;
+import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.executor.ReceivedPrompts.Ended;
+import dev.halcyon.engine.kvcache.BlockTable;
+import dev.halcyon.engine.kvcache.KvCacheManager;
+import java.util.List;
+
+/**
+ * The executor's side of all transfers, prompts that leave and prompts that come. Used by its
+ * thread alone; transports reach it through a mailbox, which it empties between two steps.
+ */
+final class KvTransfers {
+
+  /** Pieces copied between two steps, so that generation goes on meanwhile. */
+  private static final int TASKS_PER_STEP = 32;
+
+  private final TransferMailbox mailbox;
+  private final PinnedPrompts pinned;
+  private final ReceivedPrompts received;
+
+  /**
+   * @param parts null without a transport; then there are never any transfers
+   * @param wake wakes the executor's thread
+   * @param onFreed called when blocks came back
+   */
+  KvTransfers(TransferParts parts, KvCacheManager kv, Runnable wake, Runnable onFreed) {
+    this.mailbox = new TransferMailbox(wake);
+    this.pinned = new PinnedPrompts(parts, kv, mailbox, onFreed);
+    this.received = new ReceivedPrompts(parts, mailbox);
+  }
+
+  /** Does what transports asked for. */
+  void serve() {
+    mailbox.run(TASKS_PER_STEP);
+  }
+
+  /** Whether nothing waits to be done at once. */
+  boolean isIdle() {
+    return mailbox.isEmpty() && !received.hasEnded();
+  }
+
+  /** Prompts that wait to be fetched. */
+  int pinnedCount() {
+    return pinned.count();
+  }
+
+  /** Prompts on their way here. */
+  int receivingCount() {
+    return received.count();
+  }
+
+  List<BlockTable> pinnedTables() {
+    return pinned.tables();
+  }
+
+  /** Ends transfers without progress; returns the nanoseconds until the next would end. */
+  long reap(long now) {
+    return Math.min(pinned.reap(now), received.reap(now));
+  }
+
+  /** Keeps a computed prompt until it is fetched. */
+  KvDescriptor pin(ActiveRequest request, BlockTable table, long now) {
+    return pinned.pin(request.handle(), table, request.prompt(), now);
+  }
+
+  void unpin(RequestHandle handle) {
+    pinned.cancel(handle);
+  }
+
+  /** Begins to fetch a sequence's prompt. */
+  void receive(Sequence sequence, long now) {
+    received.start(sequence, sequence.request().spec().split().kvDescriptor(), now);
+  }
+
+  List<Ended> takeEnded() {
+    return received.takeEnded();
+  }
+
+  /** Gives up what is on its way to a request. */
+  void drop(ActiveRequest request) {
+    received.drop(request);
+  }
+
+  /** Ends everything; later wishes of transports are answered with that. */
+  void close(KvTransferException why) {
+    pinned.endAll(why);
+    received.endAll(why);
+    mailbox.close();
+  }
+}

@@ -1,0 +1,190 @@
+package dev.halcyon.engine.executor;
+
+import dev.halcyon.engine.KvDescriptor;
+import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.KvTransferException.Reason;
+import dev.halcyon.engine.kvcache.BlockTable;
+import dev.halcyon.engine.kvcache.KvCacheManager;
+import dev.halcyon.engine.transfer.KvManifest;
+import dev.halcyon.engine.transfer.KvOffer;
+import dev.halcyon.engine.transfer.KvPiece;
+import dev.halcyon.engine.transfer.KvSource;
+import java.nio.ByteBuffer;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Consumer;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Computed prompts that wait to be fetched by other engines. A pin is a table of its own that
+ * shares the prompt's blocks, so that they are neither evicted nor written until it ends.
+ */
+final class PinnedPrompts {
+
+  private static final Logger LOG = LoggerFactory.getLogger(PinnedPrompts.class);
+
+  private final TransferParts parts;
+  private final KvCacheManager kv;
+  private final TransferMailbox mailbox;
+  private final Runnable onFreed;
+  private final Map<RequestHandle, Pin> pins = new LinkedHashMap<>();
+
+  /**
+   * @param onFreed called when blocks came back
+   */
+  PinnedPrompts(TransferParts parts, KvCacheManager kv, TransferMailbox mailbox, Runnable onFreed) {
+    this.parts = parts;
+    this.kv = kv;
+    this.mailbox = mailbox;
+    this.onFreed = onFreed;
+  }
+
+  int count() {
+    return pins.size();
+  }
+
+  List<BlockTable> tables() {
+    return pins.values().stream().map(pin -> pin.table).toList();
+  }
+
+  /**
+   * Offers a prompt whose keys and values are all in the cache. Nothing is held if that fails.
+   *
+   * @param table the blocks, which stay the caller's
+   * @throws KvTransferException if the transport does not take it
+   */
+  KvDescriptor pin(RequestHandle handle, BlockTable table, int[] prompt, long now) {
+    KvManifest manifest = KvManifest.of(parts.layout(), prompt);
+    Pin pin = new Pin(handle, kv.fork(table, prompt.length), manifest, now);
+    try {
+      pin.offer = parts.transport().offer(pin);
+    } catch (KvTransferException | Error e) {
+      kv.release(pin.table);
+      throw e;
+    } catch (RuntimeException e) {
+      kv.release(pin.table);
+      throw new KvTransferException(
+          Reason.PEER_LOST, "The transport failed to offer the prompt: " + e.getMessage(), e);
+    }
+    pins.put(handle, pin);
+    return pin.offer.descriptor();
+  }
+
+  /** Gives up what a request pinned, if anything. */
+  void cancel(RequestHandle handle) {
+    Pin pin = pins.get(handle);
+    if (pin != null) {
+      pin.withdraw(
+          new KvTransferException(
+              Reason.CANCELLED, "The request was cancelled where its prompt was computed"));
+    }
+  }
+
+  /** Gives up pins that made no progress for too long; returns the nanoseconds until the next. */
+  long reap(long now) {
+    long soonest = Long.MAX_VALUE;
+    for (Pin pin : List.copyOf(pins.values())) {
+      long left = parts.timeoutNanos() - (now - pin.lastProgress);
+      if (left <= 0) {
+        LOG.warn(
+            "The prompt of request {} was not fetched in time; its KV blocks are free again",
+            pin.handle.requestId());
+        pin.withdraw(
+            new KvTransferException(
+                Reason.TIMEOUT, "The prompt's keys and values were not fetched in time"));
+      } else {
+        soonest = Math.min(soonest, left);
+      }
+    }
+    return soonest;
+  }
+
+  void endAll(KvTransferException why) {
+    List.copyOf(pins.values()).forEach(pin -> pin.withdraw(why));
+  }
+
+  /** One prompt on offer. What it shares is touched by the executor's thread alone. */
+  private final class Pin implements KvSource {
+
+    private final RequestHandle handle;
+    private final BlockTable table;
+    private final KvManifest manifest;
+    private KvOffer offer;
+    private long lastProgress;
+
+    /**
+     * Null as long as it is on offer. Tasks on other threads read it once the mailbox is closed.
+     */
+    private volatile KvTransferException ended;
+
+    Pin(RequestHandle handle, BlockTable table, KvManifest manifest, long now) {
+      this.handle = handle;
+      this.table = table;
+      this.manifest = manifest;
+      this.lastProgress = now;
+    }
+
+    @Override
+    public KvManifest manifest() {
+      return manifest;
+    }
+
+    @Override
+    public void read(KvPiece piece, ByteBuffer to, Consumer<KvTransferException> done) {
+      piece.requireWithin(manifest);
+      if (to.remaining() < piece.bytes(manifest.layout())) {
+        throw new IllegalArgumentException("to has no room for " + piece);
+      }
+      mailbox.post(() -> done.accept(export(piece, to)));
+    }
+
+    private KvTransferException export(KvPiece piece, ByteBuffer to) {
+      if (ended != null) {
+        return ended;
+      }
+      try {
+        parts
+            .storage()
+            .exportTokens(piece.layer(), table.blocks(), piece.firstToken(), piece.count(), to);
+        lastProgress = System.nanoTime();
+        return null;
+      } catch (RuntimeException e) {
+        return new KvTransferException(
+            Reason.PEER_LOST, "Keys and values can't be read: " + e.getMessage(), e);
+      }
+    }
+
+    @Override
+    public void end(KvTransferException error) {
+      mailbox.post(
+          () -> {
+            if (error != null && error.reason() != Reason.CANCELLED && ended == null) {
+              LOG.warn(
+                  "The prompt of request {} was not handed over: {}",
+                  handle.requestId(),
+                  error.getMessage());
+            }
+            free(error);
+          });
+    }
+
+    void withdraw(KvTransferException why) {
+      free(why);
+      offer.withdraw(why);
+    }
+
+    private void free(KvTransferException error) {
+      if (ended == null) {
+        ended =
+            error != null
+                ? error
+                : new KvTransferException(Reason.UNKNOWN, "The prompt was fetched before");
+        pins.remove(handle);
+        kv.release(table);
+        onFreed.run();
+      }
+    }
+  }
+}

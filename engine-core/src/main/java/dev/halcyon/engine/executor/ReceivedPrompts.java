@@ -1,0 +1,208 @@
+package dev.halcyon.engine.executor;
+
+import dev.halcyon.engine.KvDescriptor;
+import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.KvTransferException.Reason;
+import dev.halcyon.engine.kvcache.BlockTable;
+import dev.halcyon.engine.transfer.KvFetch;
+import dev.halcyon.engine.transfer.KvManifest;
+import dev.halcyon.engine.transfer.KvPiece;
+import dev.halcyon.engine.transfer.KvSink;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Consumer;
+
+/** Requests whose prompts' keys and values are on their way from other engines. */
+final class ReceivedPrompts {
+
+  private final TransferParts parts;
+  private final TransferMailbox mailbox;
+  private final Map<ActiveRequest, Arrival> arrivals = new LinkedHashMap<>();
+  private final List<Ended> ended = new ArrayList<>();
+
+  /**
+   * A transfer that ended by itself.
+   *
+   * @param error null if everything is in the cache
+   */
+  record Ended(ActiveRequest request, KvTransferException error) {}
+
+  ReceivedPrompts(TransferParts parts, TransferMailbox mailbox) {
+    this.parts = parts;
+    this.mailbox = mailbox;
+  }
+
+  int count() {
+    return arrivals.size();
+  }
+
+  /** Whether {@link #takeEnded} has any. */
+  boolean hasEnded() {
+    return !ended.isEmpty();
+  }
+
+  /**
+   * Begins to fetch what a sequence lacks of its prompt, for which it has blocks.
+   *
+   * @param sequence the request's only one so far
+   */
+  void start(Sequence sequence, KvDescriptor descriptor, long now) {
+    ActiveRequest request = sequence.request();
+    Arrival arrival =
+        new Arrival(
+            request,
+            sequence.table(),
+            sequence.computed(),
+            KvManifest.of(parts.layout(), request.prompt()),
+            now);
+    arrivals.put(request, arrival);
+    try {
+      arrival.fetch = parts.transport().fetch(descriptor, arrival);
+    } catch (KvTransferException e) {
+      arrival.close(e);
+    } catch (RuntimeException e) {
+      arrival.close(
+          new KvTransferException(
+              Reason.PEER_LOST, "The transport failed to fetch: " + e.getMessage(), e));
+    }
+  }
+
+  /** The transfers that ended since the last call. */
+  List<Ended> takeEnded() {
+    List<Ended> taken = List.copyOf(ended);
+    ended.clear();
+    return taken;
+  }
+
+  /** Gives up what is on its way to a request, if anything; whatever comes late is ignored. */
+  void drop(ActiveRequest request) {
+    Arrival arrival = arrivals.get(request);
+    if (arrival != null) {
+      arrival.abandon(
+          new KvTransferException(
+              Reason.CANCELLED, "The request ended where it was to be continued"));
+    }
+    ended.removeIf(end -> end.request() == request);
+  }
+
+  /** Ends transfers of which nothing came for too long; returns the nanoseconds until the next. */
+  long reap(long now) {
+    long soonest = Long.MAX_VALUE;
+    for (Arrival arrival : List.copyOf(arrivals.values())) {
+      long left = parts.timeoutNanos() - (now - arrival.lastProgress);
+      if (left > 0) {
+        soonest = Math.min(soonest, left);
+        continue;
+      }
+      KvTransferException late =
+          new KvTransferException(
+              Reason.TIMEOUT,
+              String.format(
+                  "Nothing came of the prompt's keys and values for %d ms",
+                  parts.timeoutNanos() / 1_000_000));
+      arrival.abandon(late);
+      ended.add(new Ended(arrival.request, late));
+    }
+    return soonest;
+  }
+
+  void endAll(KvTransferException why) {
+    List.copyOf(arrivals.values()).forEach(arrival -> arrival.abandon(why));
+    ended.clear();
+  }
+
+  /** One prompt on its way. What it shares is touched by the executor's thread alone. */
+  private final class Arrival implements KvSink {
+
+    private final ActiveRequest request;
+    private final BlockTable table;
+    private final int firstToken;
+    private final KvManifest manifest;
+    private KvFetch fetch;
+    private long lastProgress;
+
+    /** Tokens to come, each counted once a layer. */
+    private long missing;
+
+    private volatile boolean open = true;
+
+    Arrival(
+        ActiveRequest request, BlockTable table, int firstToken, KvManifest manifest, long now) {
+      this.request = request;
+      this.table = table;
+      this.firstToken = firstToken;
+      this.manifest = manifest;
+      this.lastProgress = now;
+      this.missing = (long) (manifest.tokens() - firstToken) * manifest.layout().layers();
+    }
+
+    @Override
+    public KvManifest manifest() {
+      return manifest;
+    }
+
+    @Override
+    public int firstToken() {
+      return firstToken;
+    }
+
+    @Override
+    public void write(KvPiece piece, ByteBuffer from, Consumer<KvTransferException> done) {
+      piece.requireWithin(manifest);
+      if (piece.firstToken() < firstToken || from.remaining() != piece.bytes(manifest.layout())) {
+        throw new IllegalArgumentException(
+            piece + " of " + from.remaining() + " bytes is not what is wanted");
+      }
+      mailbox.post(() -> done.accept(take(piece, from)));
+    }
+
+    private KvTransferException take(KvPiece piece, ByteBuffer from) {
+      if (!open) {
+        return new KvTransferException(Reason.CANCELLED, "The transfer has ended");
+      }
+      try {
+        parts
+            .storage()
+            .importTokens(piece.layer(), table.blocks(), piece.firstToken(), piece.count(), from);
+      } catch (RuntimeException e) {
+        return new KvTransferException(
+            Reason.PEER_LOST, "Keys and values can't be written: " + e.getMessage(), e);
+      }
+      missing -= piece.count();
+      lastProgress = System.nanoTime();
+      return null;
+    }
+
+    @Override
+    public void end(KvTransferException error) {
+      mailbox.post(() -> close(error));
+    }
+
+    private void close(KvTransferException error) {
+      if (!open) {
+        return;
+      }
+      open = false;
+      arrivals.remove(request);
+      KvTransferException outcome = error;
+      if (error == null && missing != 0) {
+        outcome =
+            new KvTransferException(
+                Reason.CORRUPT, "The transfer ended with pieces missing or sent twice");
+      }
+      ended.add(new Ended(request, outcome));
+    }
+
+    /** Ends it from this side. */
+    void abandon(KvTransferException why) {
+      open = false;
+      arrivals.remove(request);
+      if (fetch != null) {
+        fetch.cancel(why);
+      }
+    }
+  }
+}

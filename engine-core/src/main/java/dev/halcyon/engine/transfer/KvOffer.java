@@ -1,0 +1,17 @@
+package dev.halcyon.engine.transfer;
+
+import dev.halcyon.engine.KvDescriptor;
+import dev.halcyon.engine.KvTransferException;
+
+/** The context side's hold on what it offered. */
+public interface KvOffer {
+
+  /** What the generation side fetches it with. */
+  KvDescriptor descriptor();
+
+  /**
+   * Takes the offer back; whoever is fetching it hears why. Does nothing once it has ended. Must
+   * not block.
+   */
+  void withdraw(KvTransferException why);
+}

@@ -1,0 +1,37 @@
+package dev.halcyon.engine.transfer;
+
+import dev.halcyon.engine.KvTransferException;
+import java.nio.ByteBuffer;
+import java.util.function.Consumer;
+
+/**
+ * A prompt that an engine waits for, with blocks set aside for it. All methods may be called by any
+ * thread.
+ */
+public interface KvSink {
+
+  /** What it is. */
+  KvManifest manifest();
+
+  /** The first token that is wanted; those before are in the engine's cache already. */
+  int firstToken();
+
+  /**
+   * Hands a piece over. The engine copies it between two steps of its own; one that comes too late
+   * is ignored.
+   *
+   * @param from read from its position on; the transport's again once {@code done} is called
+   * @param done called exactly once, with null or why the piece was not taken, on any thread; must
+   *     not block
+   * @throws IllegalArgumentException if the piece is not one that is wanted, or {@code from} not
+   *     its size
+   */
+  void write(KvPiece piece, ByteBuffer from, Consumer<KvTransferException> done);
+
+  /**
+   * Ends the transfer. Calls after the first do nothing.
+   *
+   * @param error null once every piece was written; why there will be no more otherwise
+   */
+  void end(KvTransferException error);
+}

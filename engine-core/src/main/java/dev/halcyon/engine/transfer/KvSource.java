@@ -1,0 +1,33 @@
+package dev.halcyon.engine.transfer;
+
+import dev.halcyon.engine.KvTransferException;
+import java.nio.ByteBuffer;
+import java.util.function.Consumer;
+
+/**
+ * A computed prompt that an engine offers. It stays in the engine's cache until {@link #end}, or
+ * until the engine withdraws it. All methods may be called by any thread.
+ */
+public interface KvSource {
+
+  /** What it is. */
+  KvManifest manifest();
+
+  /**
+   * Asks for a piece. The engine copies it between two steps of its own.
+   *
+   * @param to written from its position on, as [keys or values, token, head, headDim]; the
+   *     transport's again once {@code done} is called
+   * @param done called exactly once, with null or why there is no piece, on any thread; must not
+   *     block
+   * @throws IllegalArgumentException if the prompt has no such piece, or {@code to} no room
+   */
+  void read(KvPiece piece, ByteBuffer to, Consumer<KvTransferException> done);
+
+  /**
+   * Ends the offer: the engine's blocks are free again. Calls after the first do nothing.
+   *
+   * @param error null once all was fetched
+   */
+  void end(KvTransferException error);
+}

@@ -1,0 +1,225 @@
+package dev.halcyon.engine.backend;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.halcyon.engine.logits.DeviceBuffer;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.Arrays;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/**
+ * What every backend whose KV cache can be handed over must do: tokens leave and come as [keys or
+ * values, token, head, headDim], whatever the layout of the cache. A backend's test extends this.
+ */
+public abstract class KvTransferContractTest {
+
+  private static final int LAYERS = 3;
+  private static final int HEADS = 2;
+  private static final int DIM = 8;
+  private static final int TOKENS = 21;
+  private static final AttentionSpec SPEC = new AttentionSpec(2, HEADS, DIM, 0.3f, 0, 0);
+
+  private BackendHarness harness;
+  private Backend backend;
+
+  /** Opens the backend under test. */
+  protected abstract Backend open(BackendOptions options);
+
+  @BeforeEach
+  void openBackend() {
+    backend = open(new BackendOptions(1, 16L << 20, 1L << 20, 0));
+    harness = new BackendHarness(backend);
+  }
+
+  @AfterEach
+  void closeBackend() {
+    assertThat(backend.memory().used()).as("leaked device memory").isZero();
+    backend.close();
+  }
+
+  /**
+   * An integer below 256, so exact in every type; different for neighbours in every direction.
+   *
+   * @param kind 0 for keys, 1 for values
+   */
+  private static float expected(int layer, int kind, int token, int head, int d) {
+    return (layer * 83 + kind * 41 + token * 7 + head * 101 + d * 29) % 251;
+  }
+
+  @ParameterizedTest
+  @CsvSource({"1", "4", "16", "32"})
+  void tokensLeaveInTheOrderOfTheWire(int blockSize) {
+    int[] blocks = scattered(blockSize);
+    try (KvStorage kv = written(blockSize, blocks)) {
+      assertThat(kv.transferable()).isTrue();
+      for (int layer = 0; layer < LAYERS; layer++) {
+        for (int[] range : new int[][] {{0, TOKENS}, {0, 1}, {TOKENS - 1, 1}, {3, 14}, {16, 5}}) {
+          requireWire(exported(kv, layer, blocks, range[0], range[1]), layer, range[0], range[1]);
+        }
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @CsvSource({"4,16", "16,4", "1,32", "16,16", "32,1"})
+  void tokensComeIntoBlocksOfAnotherSize(int from, int to) {
+    int[] source = scattered(from);
+    int[] target = scattered(to);
+    try (KvStorage a = written(from, source);
+        KvStorage b = backend.allocateKv(shape(to))) {
+      // The last layer first, and pieces that end within blocks.
+      for (int layer = LAYERS - 1; layer >= 0; layer--) {
+        for (int[] range : new int[][] {{13, 8}, {0, 5}, {5, 8}}) {
+          b.importTokens(
+              layer, target, range[0], range[1], exported(a, layer, source, range[0], range[1]));
+        }
+      }
+      for (int layer = 0; layer < LAYERS; layer++) {
+        requireWire(exported(b, layer, target, 0, TOKENS), layer, 0, TOKENS);
+      }
+      assertThat(attention(b, to, target)).isEqualTo(attention(a, from, source));
+    }
+  }
+
+  @Test
+  void otherTokensStayAsTheyAre() {
+    int[] blocks = scattered(4);
+    try (KvStorage kv = written(4, blocks)) {
+      ByteBuffer zeros = ByteBuffer.allocate(bytes(2));
+      kv.importTokens(1, blocks, 6, 2, zeros);
+      assertThat(zeros.hasRemaining()).isFalse();
+      requireWire(exported(kv, 1, blocks, 0, 6), 1, 0, 6);
+      requireWire(exported(kv, 1, blocks, 8, TOKENS - 8), 1, 8, TOKENS - 8);
+      requireWire(exported(kv, 0, blocks, 0, TOKENS), 0, 0, TOKENS);
+      assertThat(exported(kv, 1, blocks, 6, 2)).isEqualTo(ByteBuffer.allocate(bytes(2)));
+    }
+  }
+
+  @Test
+  void placesThatAreNotThereAreRefused() {
+    int[] blocks = scattered(4);
+    try (KvStorage kv = written(4, blocks)) {
+      ByteBuffer enough = ByteBuffer.allocate(bytes(TOKENS + 10));
+      assertThatThrownBy(() -> kv.exportTokens(LAYERS, blocks, 0, 1, enough))
+          .isInstanceOf(IndexOutOfBoundsException.class);
+      assertThatThrownBy(() -> kv.exportTokens(0, blocks, 20, 5, enough))
+          .isInstanceOf(IllegalArgumentException.class);
+      assertThatThrownBy(() -> kv.importTokens(0, blocks, -1, 1, enough))
+          .isInstanceOf(IllegalArgumentException.class);
+      assertThatThrownBy(() -> kv.importTokens(0, blocks, 0, 0, enough))
+          .isInstanceOf(IllegalArgumentException.class);
+      assertThatThrownBy(() -> kv.importTokens(0, new int[] {99}, 0, 1, enough))
+          .isInstanceOf(IllegalArgumentException.class);
+      ByteBuffer little = ByteBuffer.allocate(bytes(3) - 1);
+      assertThatThrownBy(() -> kv.exportTokens(0, blocks, 0, 3, little))
+          .isInstanceOf(IllegalArgumentException.class);
+      assertThatThrownBy(() -> kv.importTokens(0, blocks, 0, 3, little))
+          .isInstanceOf(IllegalArgumentException.class);
+    }
+  }
+
+  private int bytes(int tokens) {
+    return tokens * 2 * HEADS * DIM * backend.activationType().bytes();
+  }
+
+  private static KvShape shape(int blockSize) {
+    return new KvShape(LAYERS, TOKENS / blockSize + 4, blockSize, HEADS, DIM);
+  }
+
+  /** The blocks of a sequence, in no order of their own. */
+  private static int[] scattered(int blockSize) {
+    int count = (TOKENS + blockSize - 1) / blockSize;
+    return IntStream.range(0, count).map(i -> (count - i) % (count + 1)).toArray();
+  }
+
+  /** A cache to which the backend's own operation wrote the tokens. */
+  private KvStorage written(int blockSize, int[] blocks) {
+    KvStorage kv = backend.allocateKv(shape(blockSize));
+    for (int layer = 0; layer < LAYERS; layer++) {
+      float[] packed = new float[TOKENS * SPEC.packedCols()];
+      for (int token = 0; token < TOKENS; token++) {
+        for (int head = 0; head < HEADS; head++) {
+          for (int d = 0; d < DIM; d++) {
+            int keys = token * SPEC.packedCols() + (SPEC.queryHeads() + head) * DIM + d;
+            packed[keys] = expected(layer, 0, token, head, d);
+            packed[keys + HEADS * DIM] = expected(layer, 1, token, head, d);
+          }
+        }
+      }
+      try (DeviceBuffer x = harness.filled(TOKENS, SPEC.packedCols(), packed)) {
+        backend.ropeAndWriteKv(backend.upload(batch(blockSize, blocks)), x, SPEC, null, kv, layer);
+      }
+    }
+    return kv;
+  }
+
+  private float[] attention(KvStorage kv, int blockSize, int[] blocks) {
+    int cols = SPEC.queryHeads() * DIM;
+    float[] queries = new float[TOKENS * SPEC.packedCols()];
+    Arrays.fill(queries, 0.01f);
+    try (DeviceBuffer x = harness.filled(TOKENS, SPEC.packedCols(), queries);
+        DeviceBuffer y = harness.poisoned(TOKENS, cols)) {
+      backend.attention(backend.upload(batch(blockSize, blocks)), x, SPEC, kv, 1, y);
+      return harness.read(y, TOKENS * cols);
+    }
+  }
+
+  private static Batch batch(int blockSize, int[] blocks) {
+    int[] positions = IntStream.range(0, TOKENS).toArray();
+    int[] slots =
+        IntStream.range(0, TOKENS)
+            .map(p -> blocks[p / blockSize] * blockSize + p % blockSize)
+            .toArray();
+    return new Batch(
+        TOKENS,
+        new int[TOKENS],
+        positions,
+        slots,
+        1,
+        new int[] {0, TOKENS},
+        new int[] {TOKENS},
+        new int[][] {blocks});
+  }
+
+  private ByteBuffer exported(KvStorage kv, int layer, int[] blocks, int first, int count) {
+    // Begins and ends within the buffer: nothing else of it may change.
+    ByteBuffer buffer = ByteBuffer.allocate(bytes(count) + 16);
+    buffer.put(3, (byte) 77).put(bytes(count) + 8, (byte) 78).position(8);
+    kv.exportTokens(layer, blocks, first, count, buffer);
+    assertThat(buffer.position()).isEqualTo(8 + bytes(count));
+    assertThat(buffer.get(3)).isEqualTo((byte) 77);
+    assertThat(buffer.get(bytes(count) + 8)).isEqualTo((byte) 78);
+    return buffer.flip().position(8).slice();
+  }
+
+  private void requireWire(ByteBuffer bytes, int layer, int first, int count) {
+    ByteBuffer wire = bytes.duplicate().order(ByteOrder.LITTLE_ENDIAN);
+    for (int kind = 0; kind < 2; kind++) {
+      for (int token = first; token < first + count; token++) {
+        for (int head = 0; head < HEADS; head++) {
+          for (int d = 0; d < DIM; d++) {
+            assertThat(element(wire))
+                .as("layer %d, kind %d, token %d, head %d, %d", layer, kind, token, head, d)
+                .isEqualTo(expected(layer, kind, token, head, d));
+          }
+        }
+      }
+    }
+    assertThat(wire.hasRemaining()).isFalse();
+  }
+
+  private float element(ByteBuffer wire) {
+    return switch (backend.activationType()) {
+      case F32 -> wire.getFloat();
+      case BF16 -> Float.intBitsToFloat(wire.getShort() << 16);
+      case F16 -> TestTensors.fromHalf(wire.getShort());
+    };
+  }
+}

@@ -1,0 +1,150 @@
+package dev.halcyon.engine.disagg;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.halcyon.engine.DisaggParams;
+import dev.halcyon.engine.Engine;
+import dev.halcyon.engine.EngineBuilder;
+import dev.halcyon.engine.EngineMetrics;
+import dev.halcyon.engine.FinishReason;
+import dev.halcyon.engine.GenerationHandle;
+import dev.halcyon.engine.GenerationRequest;
+import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.disagg.transfer.InProcessTransport;
+import dev.halcyon.engine.transfer.KvTransport;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.BooleanSupplier;
+import java.util.function.UnaryOperator;
+
+/** An engine that does whole requests, and two that share them. */
+final class SplitRig implements AutoCloseable {
+
+  final Engine whole;
+  final Engine prefill;
+  final Engine decode;
+  private final List<KvTransport> transports = new ArrayList<>();
+  private int requests;
+
+  private SplitRig(
+      Path model,
+      KvTransport context,
+      KvTransport generation,
+      UnaryOperator<EngineBuilder> both,
+      UnaryOperator<EngineBuilder> onPrefill,
+      UnaryOperator<EngineBuilder> onDecode) {
+    transports.add(context);
+    transports.add(generation);
+    whole = both.apply(engine(model)).build();
+    prefill = onPrefill.apply(both.apply(engine(model).kvTransport(context))).build();
+    decode = onDecode.apply(both.apply(engine(model).kvTransport(generation))).build();
+  }
+
+  /**
+   * @param transport of both engines
+   * @param both options of all three engines
+   */
+  static SplitRig of(Path model, KvTransport transport, UnaryOperator<EngineBuilder> both) {
+    return of(
+        model, transport, transport, both, UnaryOperator.identity(), UnaryOperator.identity());
+  }
+
+  static SplitRig of(
+      Path model,
+      KvTransport context,
+      KvTransport generation,
+      UnaryOperator<EngineBuilder> both,
+      UnaryOperator<EngineBuilder> onPrefill,
+      UnaryOperator<EngineBuilder> onDecode) {
+    return new SplitRig(model, context, generation, both, onPrefill, onDecode);
+  }
+
+  static SplitRig inProcess(Path model) {
+    return of(model, new InProcessTransport(), UnaryOperator.identity());
+  }
+
+  /**
+   * @param model null for the default model
+   */
+  private static EngineBuilder engine(Path model) {
+    EngineBuilder builder = Engine.builder();
+    return (model == null ? builder.defaultModel() : builder.model(model))
+        .threads(1)
+        .maxBatchSize(4)
+        .kvCacheTokens(1024)
+        .deviceMemoryBytes(64 << 20)
+        .kvTransferTimeout(Duration.ofSeconds(20))
+        .integrityChecks(true);
+  }
+
+  /** The request in one engine. */
+  Outcome whole(GenerationRequest request) {
+    return Outcome.of(whole.submit(request));
+  }
+
+  /** The request in two engines. */
+  Outcome split(GenerationRequest request) {
+    GenerationHandle context = submitContext(request);
+    GenerationResult first = context.await();
+    if (first.disaggParams() == null) {
+      first
+          .outputs()
+          .forEach(o -> assertThat(o.finishReason()).isNotEqualTo(FinishReason.NOT_FINISHED));
+      return Outcome.of(context);
+    }
+    GenerationRequest rest = request.toBuilder().disaggParams(first.disaggParams()).build();
+    return Outcome.of(decode.submit(rest));
+  }
+
+  /** The context-only half of a request. */
+  GenerationHandle submitContext(GenerationRequest request) {
+    return prefill.submit(
+        request.toBuilder().disaggParams(DisaggParams.contextOnly("r" + ++requests)).build());
+  }
+
+  void assertSame(GenerationRequest request) {
+    Outcome expected = whole(request);
+    split(request).assertSame(expected);
+  }
+
+  /** Requires that nothing of any request is left in the two engines. */
+  void assertClean() {
+    for (Engine engine : List.of(prefill, decode)) {
+      await(
+          () -> {
+            EngineMetrics metrics = engine.metrics();
+            return metrics.pinnedPrompts() == 0
+                && metrics.receivingPrompts() == 0
+                && metrics.runningSequences() == 0
+                && metrics.waitingSequences() == 0
+                && metrics.freeBlocks() == metrics.totalBlocks();
+          });
+    }
+  }
+
+  static void await(BooleanSupplier condition) {
+    long deadline = System.nanoTime() + 10_000_000_000L;
+    while (!condition.getAsBoolean()) {
+      assertThat(System.nanoTime()).as("waited for ten seconds").isLessThan(deadline);
+      try {
+        Thread.sleep(2);
+      } catch (InterruptedException e) {
+        throw new AssertionError(e);
+      }
+    }
+  }
+
+  @Override
+  public void close() {
+    whole.close();
+    prefill.close();
+    decode.close();
+    transports.forEach(SplitRig::close);
+  }
+
+  static void close(KvTransport transport) {
+    transport.close();
+  }
+}

@@ -1,0 +1,105 @@
+package dev.halcyon.engine.disagg;
+
+import dev.halcyon.engine.KvDescriptor;
+import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.disagg.transfer.InProcessTransport;
+import dev.halcyon.engine.transfer.KvFetch;
+import dev.halcyon.engine.transfer.KvManifest;
+import dev.halcyon.engine.transfer.KvOffer;
+import dev.halcyon.engine.transfer.KvPiece;
+import dev.halcyon.engine.transfer.KvSink;
+import dev.halcyon.engine.transfer.KvSource;
+import dev.halcyon.engine.transfer.KvTransport;
+import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
+import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.function.Consumer;
+
+/** Counts what goes through a transport, and holds it back while it is shut. */
+final class WatchedTransport implements KvTransport {
+
+  private final KvTransport inner;
+  private final Queue<Runnable> held = new ArrayDeque<>();
+  private boolean shut;
+
+  /** The first token that each fetch wanted. */
+  final List<Integer> firstTokens = new CopyOnWriteArrayList<>();
+
+  /** Ends that sources heard of; null stands for a good one. */
+  final List<String> sourceEnds = new CopyOnWriteArrayList<>();
+
+  WatchedTransport(KvTransport inner) {
+    this.inner = inner;
+  }
+
+  WatchedTransport() {
+    this(new InProcessTransport());
+  }
+
+  /** From now on pieces are read by nobody until {@link #open}. */
+  synchronized void shut() {
+    shut = true;
+  }
+
+  void open() {
+    synchronized (this) {
+      shut = false;
+    }
+    for (Runnable task = poll(); task != null; task = poll()) {
+      task.run();
+    }
+  }
+
+  synchronized int heldBack() {
+    return held.size();
+  }
+
+  private synchronized Runnable poll() {
+    return held.poll();
+  }
+
+  private void pass(Runnable task) {
+    synchronized (this) {
+      if (shut) {
+        held.add(task);
+        return;
+      }
+    }
+    task.run();
+  }
+
+  @Override
+  public KvOffer offer(KvSource source) {
+    return inner.offer(
+        new KvSource() {
+          @Override
+          public KvManifest manifest() {
+            return source.manifest();
+          }
+
+          @Override
+          public void read(KvPiece piece, ByteBuffer to, Consumer<KvTransferException> done) {
+            pass(() -> source.read(piece, to, done));
+          }
+
+          @Override
+          public void end(KvTransferException error) {
+            sourceEnds.add(error == null ? "done" : error.reason().name());
+            source.end(error);
+          }
+        });
+  }
+
+  @Override
+  public KvFetch fetch(KvDescriptor descriptor, KvSink sink) {
+    firstTokens.add(sink.firstToken());
+    return inner.fetch(descriptor, sink);
+  }
+
+  @Override
+  public void close() {
+    inner.close();
+  }
+}
