@@ -22,7 +22,8 @@ class GenerationRequestTest {
         .cacheSalt("tenant")
         .priority(-3)
         .timeout(Duration.ofSeconds(7))
-        .prefixReuse(PrefixReuse.REQUIRED);
+        .prefixReuse(PrefixReuse.REQUIRED)
+        .disaggParams(DisaggParams.contextOnly("r"));
   }
 
   /** Whatever can be read of a request: a field added later is among it. */
