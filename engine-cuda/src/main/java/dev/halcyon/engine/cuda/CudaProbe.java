@@ -4,6 +4,8 @@ import static org.bytedeco.cuda.global.cudart.cudaDriverGetVersion;
 import static org.bytedeco.cuda.global.cudart.cudaGetDeviceCount;
 import static org.bytedeco.cuda.global.cudart.cudaRuntimeGetVersion;
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -27,9 +29,19 @@ final class CudaProbe {
     return driver().or(CudaProbe::libraries).or(CudaProbe::versions).or(CudaProbe::devices);
   }
 
+  /** What a Linux driver puts there: for cards, in WSL, and for Jetson's GPUs. */
+  private static final List<String> DEVICE_FILES =
+      List.of("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu");
+
   private static Optional<String> driver() {
-    boolean windows = System.getProperty("os.name", "").toLowerCase(Locale.ROOT).contains("win");
+    String system = System.getProperty("os.name", "").toLowerCase(Locale.ROOT);
+    boolean windows = system.contains("win") && !system.contains("darwin");
     String library = windows ? "nvcuda.dll" : "libcuda.so.1";
+    // Looking for files takes no time; loading the bindings that look for the library does.
+    if (!windows && DEVICE_FILES.stream().noneMatch(file -> Files.exists(Path.of(file)))) {
+      return Optional.of(
+          "there is no NVIDIA driver (none of " + String.join(", ", DEVICE_FILES) + " is there)");
+    }
     try {
       Loader.load(Pointer.class);
       Loader.loadGlobal(library);
