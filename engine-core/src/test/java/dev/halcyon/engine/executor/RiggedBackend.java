@@ -5,6 +5,7 @@ import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.BackendOptions;
 import dev.halcyon.engine.backend.BackendProvider;
 import dev.halcyon.engine.backend.Batch;
+import dev.halcyon.engine.backend.DeviceBatch;
 import dev.halcyon.engine.backend.StepLimits;
 import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.logits.DeviceMemory;
@@ -131,6 +132,13 @@ final class RiggedBackend implements BackendProvider {
                 case "warmUp":
                   warmUp((StepLimits) arguments[0], steps(arguments[1]));
                   return null;
+                case "runStep":
+                  // What a backend repeats from a recording, no fault would reach.
+                  if (fault != NONE) {
+                    runBody(arguments);
+                    return null;
+                  }
+                  break;
                 default:
                   fault.check(method.getName(), "", 0);
               }
@@ -148,6 +156,12 @@ final class RiggedBackend implements BackendProvider {
     } else {
       warmUp.run(limits, step);
     }
+  }
+
+  /** Runs the body of a step, operation by operation. */
+  @SuppressWarnings("unchecked")
+  static void runBody(Object[] arguments) {
+    ((Consumer<DeviceBatch>) arguments[1]).accept((DeviceBatch) arguments[0]);
   }
 
   @SuppressWarnings("unchecked")
