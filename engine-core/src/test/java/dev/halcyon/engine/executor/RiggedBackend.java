@@ -135,6 +135,7 @@ final class RiggedBackend implements BackendProvider {
                 case "runStep":
                   // What a backend repeats from a recording, no fault would reach.
                   if (fault != NONE) {
+                    fault.check("runStep", "", 0);
                     runBody(arguments);
                     return null;
                   }
