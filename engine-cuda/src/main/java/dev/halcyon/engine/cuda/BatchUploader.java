@@ -26,6 +26,7 @@ final class BatchUploader implements AutoCloseable {
   }
 
   CudaBatch upload(Batch batch, int blockSize) {
+    batch.requireConsistent();
     int tableBlocks = 1;
     for (int i = 0; i < batch.sequences(); i++) {
       tableBlocks = Math.max(tableBlocks, blocks(batch, i, blockSize));
@@ -52,7 +53,7 @@ final class BatchUploader implements AutoCloseable {
   private static int blocks(Batch batch, int sequence, int blockSize) {
     return Math.min(
         batch.blockTables()[sequence].length,
-        (batch.contextLength()[sequence] + blockSize - 1) / blockSize);
+        Groups.ceilDiv(batch.contextLength()[sequence], blockSize));
   }
 
   private void grow(int neededRows, int neededSequences, int neededBlocks) {

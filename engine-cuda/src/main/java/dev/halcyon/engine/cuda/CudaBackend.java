@@ -43,8 +43,10 @@ final class CudaBackend implements Backend {
   private final ConvertOps convert;
   private final TransferOps transfers;
   private final LinearOp linear;
+  private final RopeOp rope;
+  private final AttentionOp attention;
   private final Owned owned;
-  private int blockSize = 1;
+  private int blockSize = Integer.MAX_VALUE;
 
   private CudaBackend(CudaDevice device, BackendOptions options, CubinCache cache, Owned owned) {
     this.owned = owned;
@@ -64,6 +66,8 @@ final class CudaBackend implements Backend {
     convert = new ConvertOps(library, launch);
     transfers = new TransferOps(context, own(new Readback(context)));
     linear = own(new LinearOp(context, memory, activations, rowOps, convert));
+    rope = new RopeOp(library, launch, activations);
+    attention = own(new AttentionOp(context, memory, library, launch, uploads, activations));
   }
 
   /**
@@ -129,13 +133,16 @@ final class CudaBackend implements Backend {
   @Override
   public RopeTable loadRope(
       int positions, int rotaryDim, RopeLayout layout, FloatBuffer cos, FloatBuffer sin) {
-    throw notYet("loadRope");
+    context.enter();
+    return CudaRopeTable.load(memory, uploads, positions, rotaryDim, layout, cos, sin);
   }
 
   @Override
   public KvStorage allocateKv(KvShape shape) {
-    blockSize = blockSize == 1 ? shape.blockSize() : Math.min(blockSize, shape.blockSize());
-    throw notYet("allocateKv");
+    context.enter();
+    CudaKvStorage kv = new CudaKvStorage(shape, context, memory, transfers, activations);
+    blockSize = Math.min(blockSize, shape.blockSize());
+    return kv;
   }
 
   private static UnsupportedOperationException notYet(String operation) {
@@ -263,7 +270,12 @@ final class CudaBackend implements Backend {
       RopeTable rope,
       KvStorage kv,
       int layer) {
-    throw notYet("ropeAndWriteKv");
+    context.enter();
+    CudaBatch rows = CudaBatch.of(batch);
+    CudaKvStorage cache = CudaKvStorage.of(kv, spec, layer);
+    cache.requireFits(rows);
+    long packed = activations(qkv, elements(rows.batch().rows(), spec.packedCols()), "qkv");
+    this.rope.run(rows, packed, spec, rope == null ? null : CudaRopeTable.of(rope), cache, layer);
   }
 
   @Override
@@ -274,7 +286,20 @@ final class CudaBackend implements Backend {
       KvStorage kv,
       int layer,
       DeviceBuffer out) {
-    throw notYet("attention");
+    context.enter();
+    CudaBatch rows = CudaBatch.of(batch);
+    long inputs = elements(rows.batch().rows(), spec.packedCols());
+    long outputs = elements(rows.batch().rows(), spec.queryHeads() * spec.headDim());
+    requireApart(qkv, bytes(inputs), "qkv", out, bytes(outputs));
+    CudaKvStorage cache = CudaKvStorage.of(kv, spec, layer);
+    cache.requireFits(rows);
+    attention.run(
+        rows,
+        activations(qkv, inputs, "qkv"),
+        spec,
+        cache,
+        layer,
+        activations(out, outputs, "out"));
   }
 
   @Override

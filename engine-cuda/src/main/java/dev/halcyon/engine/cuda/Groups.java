@@ -19,6 +19,11 @@ final class Groups {
     return (int) (((long) count + size - 1) / size);
   }
 
+  /** The least power of two that is no less. */
+  static int ceilPowerOfTwo(int count) {
+    return count <= 1 ? 1 : Integer.highestOneBit(count - 1) << 1;
+  }
+
   /** The least number of threads, in whole warps and at least one, with a thread for each. */
   static int wholeWarps(int count) {
     return Math.max(1, ceilDiv(count, WARP)) * WARP;

@@ -11,11 +11,13 @@ enum KernelSource {
   ROWS("rows.cu"),
   NORMS("norms.cu"),
   CONVERT("convert.cu"),
+  ROPE("rope.cu"),
+  ATTENTION_DECODE("attention_decode.cu"),
   ATTENTION_PREFILL("attention_prefill.cu"),
   ATTENTION_TILED("attention_tiled.cu");
 
   /** What sources include. */
-  static final List<String> HEADERS = List.of("halcyon.cuh", "prefill.cuh");
+  static final List<String> HEADERS = List.of("halcyon.cuh", "softmax.cuh", "prefill.cuh");
 
   private final String file;
 

@@ -44,7 +44,9 @@ final class RopeOp {
             rotate(values, heads, spec.headDim(), rope, batch.positions()[row]);
             qkv.put(row * cols, values, 0, queryCols);
           }
-          store(values, spec, kv, layer, batch.slots()[row]);
+          if (batch.slots()[row] >= 0) {
+            store(values, spec, kv, layer, batch.slots()[row]);
+          }
         });
   }
 

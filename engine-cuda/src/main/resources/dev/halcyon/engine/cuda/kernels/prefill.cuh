@@ -1,5 +1,5 @@
-// What the kernels for the rows of prompts share: their arguments, the packed rows of a block, copies to
-// shared memory and exponentials.
+// What the kernels for the rows of prompts share: their arguments, the packed rows of a block, and
+// copies to shared memory.
 //
 // A block takes a tile of queries that share a KV head. The rows of a tile are the sequence's rows of
 // this step, each with all query heads of the KV head behind one another: packed row p is the
@@ -10,11 +10,7 @@
 // Tiles of keys begin at fixed positions, and a tile that a row sees nothing of changes nothing of
 // it, to the bit: how a prompt was cut into chunks has no part in the result.
 #pragma once
-#include "halcyon.cuh"
-
-constexpr float LOG2E = 1.44269504088896341f;
-
-__device__ __forceinline__ float infinity() { return __uint_as_float(0x7f800000u); }
+#include "softmax.cuh"
 
 // What a block does: packed rows from firstRow on of a sequence, over keys from firstKey up to endKey,
 // both multiples of a tile. A tile of rows can be cut into parts by its keys; then each has a slot of
@@ -67,17 +63,6 @@ __device__ __forceinline__ void copy16(u32 to, const void* from, bool read) {
 
 // Waits for the thread's own copies.
 __device__ __forceinline__ void awaitCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-
-__device__ __forceinline__ float exp2Fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// To about 2^-22 absolutely, which is what counts in an exponent.
-__device__ __forceinline__ float tanhFast(float x) {
-  return 1.0f - __fdividef(2.0f, 1.0f + exp2Fast(2.0f * LOG2E * x));
-}
 
 // What a block works on.
 struct Queries {

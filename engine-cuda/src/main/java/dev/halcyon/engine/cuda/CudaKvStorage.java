@@ -1,0 +1,115 @@
+package dev.halcyon.engine.cuda;
+
+import dev.halcyon.engine.backend.AttentionSpec;
+import dev.halcyon.engine.backend.DType;
+import dev.halcyon.engine.backend.KvShape;
+import dev.halcyon.engine.backend.KvStorage;
+
+/**
+ * The paged KV cache, of activations: [layers, 2 (keys, values), blocks, heads, blockSize,
+ * headDim]. All of a head's keys in a block lie together, so that attention reads runs of them.
+ */
+final class CudaKvStorage implements KvStorage {
+
+  private final CudaContext context;
+  private final KvShape shape;
+  private final TransferOps transfers;
+  private final CudaBuffer buffer;
+  private final long blockBytes;
+  private CudaBatch checked;
+
+  /**
+   * @throws dev.halcyon.engine.logits.OutOfDeviceMemoryException if the memory has no room
+   */
+  CudaKvStorage(
+      KvShape shape,
+      CudaContext context,
+      CudaMemory memory,
+      TransferOps transfers,
+      DType activations) {
+    if (shape.layers() < 1
+        || shape.blocks() < 1
+        || shape.heads() < 1
+        || shape.headDim() < 1
+        || Integer.bitCount(shape.blockSize()) != 1) {
+      throw new IllegalArgumentException(
+          "A KV cache needs positive sizes and a power of two as block size: " + shape);
+    }
+    this.context = context;
+    this.shape = shape;
+    this.transfers = transfers;
+    blockBytes = (long) shape.blockSize() * shape.heads() * shape.headDim() * activations.bytes();
+    long bytes = Math.multiplyExact(2L * shape.layers() * shape.blocks(), blockBytes);
+    buffer = memory.allocate(bytes, "the KV cache");
+  }
+
+  /** The cache, for a layer's attention. */
+  static CudaKvStorage of(KvStorage kv, AttentionSpec spec, int layer) {
+    if (!(kv instanceof CudaKvStorage cuda)) {
+      throw new IllegalArgumentException("kv is not a cache of the CUDA backend: " + kv);
+    }
+    KvShape shape = cuda.shape;
+    if (shape.heads() != spec.kvHeads()
+        || shape.headDim() != spec.headDim()
+        || spec.queryHeads() < 1
+        || spec.queryHeads() % spec.kvHeads() != 0) {
+      throw new IllegalArgumentException(spec + " does not fit a KV cache of " + shape);
+    }
+    if (layer < 0 || layer >= shape.layers()) {
+      throw new IllegalArgumentException("Layer " + layer + " of " + shape.layers());
+    }
+    return cuda;
+  }
+
+  @Override
+  public KvShape shape() {
+    return shape;
+  }
+
+  /** Checks a batch's slots and block tables, once. */
+  void requireFits(CudaBatch batch) {
+    if (batch != checked) {
+      batch.batch().requireFits(shape);
+      checked = batch;
+    }
+  }
+
+  /** The address of a layer's keys, [blocks, heads, blockSize, headDim]. */
+  long keys(int layer) {
+    return plane(2 * layer);
+  }
+
+  /** The address of a layer's values, laid out as its keys. */
+  long values(int layer) {
+    return plane(2 * layer + 1);
+  }
+
+  private long plane(int number) {
+    return buffer.address() + number * shape.blocks() * blockBytes;
+  }
+
+  @Override
+  public void copyBlock(int from, int to) {
+    requireBlock(from);
+    requireBlock(to);
+    if (from == to) {
+      return;
+    }
+    context.enter();
+    for (int plane = 0; plane < 2 * shape.layers(); plane++) {
+      transfers.copy(plane(plane) + from * blockBytes, plane(plane) + to * blockBytes, blockBytes);
+    }
+  }
+
+  private void requireBlock(int block) {
+    if (block < 0 || block >= shape.blocks()) {
+      throw new IllegalArgumentException(
+          "Block " + block + " is outside a cache of " + shape.blocks() + " blocks");
+    }
+  }
+
+  @Override
+  public void close() {
+    buffer.close();
+  }
+}
