@@ -362,11 +362,28 @@ public abstract class BackendContractTest {
         new AttentionSpec(queryHeads, kvHeads, dim, (float) (1 / Math.sqrt(dim)), window, softcap);
     // Whatever the chunk, some step has one row of a sequence beside many of another.
     int[] lengths = {1, 2, chunk % 150 + 1, 64, 129, 200};
-    AttentionScenario scenario =
-        new AttentionScenario(harness, spec, 0, RopeLayout.HALVES, blockSize, lengths, dim);
-    float[][] actual = scenario.run(chunk);
+    assertAttends(
+        new AttentionScenario(harness, spec, 0, RopeLayout.HALVES, blockSize, lengths, dim), chunk);
+  }
+
+  /** Few rows that see many positions, which a device may share out among more than one block. */
+  @ParameterizedTest
+  @CsvSource({"4, 2, 64, 0, 16", "3, 1, 128, 700, 32"})
+  void attentionOfShortChunksBehindLongContextsMatches(
+      int queryHeads, int kvHeads, int dim, int window, int blockSize) {
+    AttentionSpec spec =
+        new AttentionSpec(queryHeads, kvHeads, dim, (float) (1 / Math.sqrt(dim)), window, 0);
+    int[] lengths = {1040, 600};
+    assertAttends(
+        new AttentionScenario(harness, spec, 0, RopeLayout.HALVES, blockSize, lengths, dim),
+        1000,
+        25);
+  }
+
+  private void assertAttends(AttentionScenario scenario, int... chunks) {
+    float[][] actual = scenario.run(chunks);
     double[][] expected = scenario.reference();
-    for (int s = 0; s < lengths.length; s++) {
+    for (int s = 0; s < expected.length; s++) {
       for (int i = 0; i < expected[s].length; i++) {
         // As above, but that scores have no error of rotation.
         assertClose(actual[s][i], expected[s][i], 16, "element", i);

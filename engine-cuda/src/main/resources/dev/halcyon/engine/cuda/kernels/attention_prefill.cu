@@ -3,10 +3,53 @@
 // softmax in float32.
 #include "prefill.cuh"
 
-#if HALCYON_ACT != 0
-
 constexpr int WARPS = 4;
 constexpr int THREADS = 32 * WARPS;
+
+// What a part of a tile found of a packed row: headDim outputs, the power of two that they are
+// relative to, and the sum of weights.
+__device__ __forceinline__ float* partOf(
+    const PrefillArgs& args, int tileRows, int slot, int rowOfTile) {
+  i64 tile = i64(slot) * args.kvHeads + blockIdx.x;
+  return args.parts + (tile * tileRows + rowOfTile) * (args.headDim + 2);
+}
+
+// Joins the parts of a tile; a warp takes a row.
+__device__ __forceinline__ void joinParts(const PrefillArgs& args, int tileRows) {
+  Queries q = queriesOf(args);
+  Work work = args.work[blockIdx.y];
+  int lane = threadIdx.x % 32;
+  int row = blockIdx.z * WARPS + threadIdx.x / 32;
+  if (q.first + row >= q.end) {
+    return;
+  }
+  float max = -infinity();
+  for (int slot = work.firstKey; slot < work.endKey; slot++) {
+    max = fmaxf(max, partOf(args, tileRows, slot, row)[args.headDim]);
+  }
+  float less = max == -infinity() ? 0.0f : max;
+  float total = 0.0f;
+  for (int slot = work.firstKey; slot < work.endKey; slot++) {
+    const float* part = partOf(args, tileRows, slot, row) + args.headDim;
+    total += part[1] * exp2Fast(part[0] - less);
+  }
+  float factor = total == 0.0f ? 0.0f : 1.0f / total;
+  i64 head = q.headOf(q.first + row, args.queryHeads, blockIdx.x * q.group);
+  for (int d = lane; d < args.headDim; d += 32) {
+    float sum = 0.0f;
+    for (int slot = work.firstKey; slot < work.endKey; slot++) {
+      const float* part = partOf(args, tileRows, slot, row);
+      sum += part[d] * exp2Fast(part[args.headDim] - less);
+    }
+    args.out[head * args.headDim + d] = fromFloat<Act>(sum * factor);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) join_parts(PrefillArgs args, int tileRows) {
+  joinParts(args, tileRows);
+}
+
+#if HALCYON_ACT != 0
 
 // The keys of a tile.
 constexpr int KEYS = 64;
@@ -28,7 +71,6 @@ struct Shape {
   static constexpr int COPIERS = CHUNKS % 8 == 0 ? 8 : CHUNKS % 4 == 0 ? 4 : 2;
   static constexpr int ROWS_AT_ONCE = THREADS / COPIERS;
   static constexpr int LOADS = KEYS / ROWS_AT_ONCE;
-  static constexpr int SHARED = (ROWS + 2 * KEYS) * STRIDE;
 };
 
 // Four matrices of 8 x 8: lane l names the row l % 8 of matrix l / 8.
@@ -147,14 +189,6 @@ struct Copier {
     }
   }
 };
-
-// What a part of a tile found of a packed row: headDim outputs, the power of two that they are
-// relative to, and the sum of weights.
-__device__ __forceinline__ float* partOf(
-    const PrefillArgs& args, int tileRows, int slot, int rowOfTile) {
-  i64 tile = i64(slot) * args.kvHeads + blockIdx.x;
-  return args.parts + (tile * tileRows + rowOfTile) * (args.headDim + 2);
-}
 
 // A warp's rows: their running softmax and outputs. A thread holds, of each block of 16 rows, the
 // rows lane / 4 and lane / 4 + 8, and of these the columns lane % 4 * 2 and the next one of every 8.
@@ -381,37 +415,6 @@ struct Rows {
   }
 };
 
-// Joins the parts of a tile; a warp takes a row.
-__device__ __forceinline__ void joinParts(const PrefillArgs& args, int tileRows) {
-  Queries q = queriesOf(args);
-  Work work = args.work[blockIdx.y];
-  int lane = threadIdx.x % 32;
-  int row = blockIdx.z * WARPS + threadIdx.x / 32;
-  if (q.first + row >= q.end) {
-    return;
-  }
-  float max = -infinity();
-  for (int slot = work.firstKey; slot < work.endKey; slot++) {
-    max = fmaxf(max, partOf(args, tileRows, slot, row)[args.headDim]);
-  }
-  float less = max == -infinity() ? 0.0f : max;
-  float total = 0.0f;
-  for (int slot = work.firstKey; slot < work.endKey; slot++) {
-    const float* part = partOf(args, tileRows, slot, row) + args.headDim;
-    total += part[1] * exp2Fast(part[0] - less);
-  }
-  float factor = total == 0.0f ? 0.0f : 1.0f / total;
-  i64 head = q.headOf(q.first + row, args.queryHeads, blockIdx.x * q.group);
-  for (int d = lane; d < args.headDim; d += 32) {
-    float sum = 0.0f;
-    for (int slot = work.firstKey; slot < work.endKey; slot++) {
-      const float* part = partOf(args, tileRows, slot, row);
-      sum += part[d] * exp2Fast(part[args.headDim] - less);
-    }
-    args.out[head * args.headDim + d] = fromFloat<Act>(sum * factor);
-  }
-}
-
 template <int D>
 __device__ __forceinline__ void prefillAttention(const PrefillArgs& args) {
   using S = Shape<D>;
@@ -490,10 +493,6 @@ __device__ __forceinline__ void prefillAttention(const PrefillArgs& args) {
   extern "C" __global__ void __launch_bounds__(THREADS, 2) prefill_attention_##D(PrefillArgs args) { \
     prefillAttention<D>(args);                                                                 \
   }
-
-extern "C" __global__ void __launch_bounds__(THREADS) join_parts(PrefillArgs args, int tileRows) {
-  joinParts(args, tileRows);
-}
 
 PREFILL(64)
 PREFILL(80)
