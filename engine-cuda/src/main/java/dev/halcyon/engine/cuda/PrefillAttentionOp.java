@@ -1,6 +1,7 @@
 package dev.halcyon.engine.cuda;
 
 import dev.halcyon.engine.backend.AttentionSpec;
+import dev.halcyon.engine.backend.Batch;
 import dev.halcyon.engine.backend.DType;
 import dev.halcyon.engine.backend.KvShape;
 import java.util.List;
@@ -68,8 +69,15 @@ final class PrefillAttentionOp implements AutoCloseable {
       long values,
       long out) {
 
-    boolean aligned() {
-      return (qkv | keys | values | out) % 16 == 0;
+    boolean hasPrompts() {
+      Batch rows = batch.batch();
+      return IntStream.range(0, rows.sequences())
+          .anyMatch(s -> rows.rowStart()[s + 1] - rows.rowStart()[s] > 1);
+    }
+
+    /** Those kernels copy 16 bytes at once, and take the largest raw score for the largest one. */
+    boolean suitsTensors() {
+      return (qkv | keys | values | out) % 16 == 0 && spec.scale() > 0;
     }
 
     int window() {
@@ -114,7 +122,10 @@ final class PrefillAttentionOp implements AutoCloseable {
       long out) {
     Call call = new Call(batch, qkv, spec, shape, keys, values, out);
     int queriesOfKvHead = spec.queryHeads() / spec.kvHeads();
-    if (tensor.tiles().isEmpty() || spec.headDim() % group != 0 || !call.aligned()) {
+    if (!call.hasPrompts()) {
+      return;
+    }
+    if (tensor.tiles().isEmpty() || spec.headDim() % group != 0 || !call.suitsTensors()) {
       PrefillTiles tiles = fit(tiled, spec.headDim());
       attend(call, tiles, new PrefillWork.Key(queriesOfKvHead, tiles.rows(), call.window(), 0), 0);
     } else {

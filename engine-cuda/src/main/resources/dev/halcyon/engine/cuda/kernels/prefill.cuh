@@ -8,7 +8,8 @@
 // head.
 //
 // Tiles of keys begin at fixed positions, and a tile that a row sees nothing of changes nothing of
-// it, to the bit: how a prompt was cut into chunks has no part in the result.
+// it, to the bit: how a prompt was cut into chunks has no part in the result, but for the rounding
+// where the keys of a tile of rows are cut into parts.
 #pragma once
 #include "softmax.cuh"
 
