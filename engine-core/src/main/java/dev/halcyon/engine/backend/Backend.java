@@ -55,7 +55,8 @@ public interface Backend extends LogitsDevice, AutoCloseable {
   KvStorage allocateKv(KvShape shape);
 
   /**
-   * Makes the batch of the next step known to the device. The arrays may be reused after the step.
+   * Makes the batch of the next step known to the device, in place of the one before, which no
+   * operation may take any more. The arrays may be reused after the step.
    */
   DeviceBatch upload(Batch batch);
 

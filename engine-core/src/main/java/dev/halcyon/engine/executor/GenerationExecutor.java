@@ -68,11 +68,7 @@ public final class GenerationExecutor implements AutoCloseable {
         new KvTransfers(parts.transfers(), parts.kvManager(), queue::wake, scheduler::blocksFreed);
     this.metrics =
         new MetricsRecorder(
-            parts.kvManager(),
-            scheduler,
-            transfers,
-            parts.deviceMemory(),
-            parts.hostMemoryUsed());
+            parts.kvManager(), scheduler, transfers, parts.deviceMemory(), parts.hostMemoryUsed());
     this.thread = new Thread(this::run, "halcyon-executor");
     this.thread.setDaemon(true);
     queue.ownedBy(thread);

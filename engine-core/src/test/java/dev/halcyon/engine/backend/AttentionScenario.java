@@ -146,13 +146,21 @@ public final class AttentionScenario {
     }
     rowStart[sequences] = rows;
     Backend backend = harness.backend();
-    DeviceBatch batch =
-        backend.upload(
-            new Batch(
-                rows, new int[rows], positions, slots, sequences, rowStart, context, blockTables));
     int cols = spec.queryHeads() * spec.headDim();
     try (DeviceBuffer x = harness.filled(rows, spec.packedCols(), qkv);
         DeviceBuffer y = harness.poisoned(rows + 1, cols)) {
+      // After the buffers, which are filled through batches of their own.
+      DeviceBatch batch =
+          backend.upload(
+              new Batch(
+                  rows,
+                  new int[rows],
+                  positions,
+                  slots,
+                  sequences,
+                  rowStart,
+                  context,
+                  blockTables));
       backend.ropeAndWriteKv(batch, x, spec, rope, kv, layer);
       backend.attention(batch, x, spec, kv, layer, y);
       float[] result = harness.read(y, (rows + 1) * cols);
