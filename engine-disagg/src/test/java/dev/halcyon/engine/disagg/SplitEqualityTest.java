@@ -10,6 +10,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Random;
+import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
@@ -25,8 +26,18 @@ class SplitEqualityTest {
 
   @ParameterizedTest
   @MethodSource("families")
-  void everyFamily(Path model) {
-    try (SplitRig rig = SplitRig.inProcess(model)) {
+  void everyFamilyWithinAProcess(Path model) {
+    requireSame(model, Ends.inProcess());
+  }
+
+  @ParameterizedTest
+  @MethodSource("families")
+  void everyFamilyOverTcp(Path model) {
+    requireSame(model, Ends.tcp());
+  }
+
+  private static void requireSame(Path model, Ends ends) {
+    try (SplitRig rig = SplitRig.of(model, ends, UnaryOperator.identity())) {
       int[] prompt = new Random(1).ints(37, 0, rig.whole.vocabSize()).toArray();
       for (SamplingParams params : everything()) {
         rig.assertSame(GenerationRequest.of(prompt, params));

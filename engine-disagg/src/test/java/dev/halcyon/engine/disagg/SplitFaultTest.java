@@ -188,7 +188,7 @@ class SplitFaultTest {
     try (SplitRig rig =
         SplitRig.of(
             model,
-            transport,
+            Ends.of(transport),
             b -> b.closeMode(CloseMode.DRAIN).kvTransferTimeout(Duration.ofSeconds(20)))) {
       DisaggParams params = contextOf(rig);
       CompletableFuture<Void> closing = CompletableFuture.runAsync(rig.prefill::close);
@@ -228,7 +228,7 @@ class SplitFaultTest {
   void anotherModelIsRefusedByName() {
     Path other = TinyCheckpoint.fixture("models/llama2");
     try (SplitRig rig = rig(Duration.ofSeconds(20));
-        SplitRig foreign = SplitRig.of(other, transport, UnaryOperator.identity())) {
+        SplitRig foreign = SplitRig.of(other, Ends.of(transport), UnaryOperator.identity())) {
       int[] prompt = {5, 6, 7};
       SamplingParams params = SamplingParams.builder().maxTokens(4).detokenize(false).build();
       GenerationHandle context = rig.submitContext(GenerationRequest.of(prompt, params));
@@ -284,7 +284,7 @@ class SplitFaultTest {
           public void close() {}
         };
     try (SplitRig rig = rig(Duration.ofSeconds(20));
-        SplitRig bad = SplitRig.of(model, broken, UnaryOperator.identity())) {
+        SplitRig bad = SplitRig.of(model, Ends.of(broken), UnaryOperator.identity())) {
       assertThat(failure(bad.submitContext(REQUEST))).hasMessageContaining("broken");
       GenerationRequest rest = generation(contextOf(rig));
       assertThat(failure(bad.decode.submit(rest))).hasMessageContaining("broken");
@@ -294,7 +294,7 @@ class SplitFaultTest {
   }
 
   private SplitRig rig(Duration timeout) {
-    return SplitRig.of(model, transport, b -> b.kvTransferTimeout(timeout));
+    return SplitRig.of(model, Ends.of(transport), b -> b.kvTransferTimeout(timeout));
   }
 
   private static DisaggParams contextOf(SplitRig rig) {

@@ -10,11 +10,8 @@ import dev.halcyon.engine.FinishReason;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
-import dev.halcyon.engine.disagg.transfer.InProcessTransport;
-import dev.halcyon.engine.transfer.KvTransport;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.function.BooleanSupplier;
 import java.util.function.UnaryOperator;
@@ -25,44 +22,36 @@ final class SplitRig implements AutoCloseable {
   final Engine whole;
   final Engine prefill;
   final Engine decode;
-  private final List<KvTransport> transports = new ArrayList<>();
+  private final Ends ends;
   private int requests;
 
   private SplitRig(
       Path model,
-      KvTransport context,
-      KvTransport generation,
+      Ends ends,
       UnaryOperator<EngineBuilder> both,
       UnaryOperator<EngineBuilder> onPrefill,
       UnaryOperator<EngineBuilder> onDecode) {
-    transports.add(context);
-    transports.add(generation);
+    this.ends = ends;
     whole = both.apply(engine(model)).build();
-    prefill = onPrefill.apply(both.apply(engine(model).kvTransport(context))).build();
-    decode = onDecode.apply(both.apply(engine(model).kvTransport(generation))).build();
+    prefill = onPrefill.apply(both.apply(engine(model).kvTransport(ends.context()))).build();
+    decode = onDecode.apply(both.apply(engine(model).kvTransport(ends.generation()))).build();
   }
 
   /**
-   * @param transport of both engines
+   * @param ends of the way between the engines
    * @param both options of all three engines
    */
-  static SplitRig of(Path model, KvTransport transport, UnaryOperator<EngineBuilder> both) {
-    return of(
-        model, transport, transport, both, UnaryOperator.identity(), UnaryOperator.identity());
+  static SplitRig of(Path model, Ends ends, UnaryOperator<EngineBuilder> both) {
+    return of(model, ends, both, UnaryOperator.identity(), UnaryOperator.identity());
   }
 
   static SplitRig of(
       Path model,
-      KvTransport context,
-      KvTransport generation,
+      Ends ends,
       UnaryOperator<EngineBuilder> both,
       UnaryOperator<EngineBuilder> onPrefill,
       UnaryOperator<EngineBuilder> onDecode) {
-    return new SplitRig(model, context, generation, both, onPrefill, onDecode);
-  }
-
-  static SplitRig inProcess(Path model) {
-    return of(model, new InProcessTransport(), UnaryOperator.identity());
+    return new SplitRig(model, ends, both, onPrefill, onDecode);
   }
 
   /**
@@ -111,6 +100,7 @@ final class SplitRig implements AutoCloseable {
 
   /** Requires that nothing of any request is left in the two engines. */
   void assertClean() {
+    await(() -> ends.openTransfers().getAsInt() == 0);
     for (Engine engine : List.of(prefill, decode)) {
       await(
           () -> {
@@ -141,10 +131,6 @@ final class SplitRig implements AutoCloseable {
     whole.close();
     prefill.close();
     decode.close();
-    transports.forEach(SplitRig::close);
-  }
-
-  static void close(KvTransport transport) {
-    transport.close();
+    ends.close();
   }
 }

@@ -134,7 +134,7 @@ final class KvPull implements KvFetch {
   }
 
   /** Gives the transfer up for a reason of this side, and says so to both. */
-  private void give(KvTransferException error) {
+  void give(KvTransferException error) {
     if (markEnded()) {
       link.cancel(error);
       sink.end(error);

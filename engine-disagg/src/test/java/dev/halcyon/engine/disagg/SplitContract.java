@@ -11,7 +11,6 @@ import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.PrefixReuse;
 import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.TinyCheckpoint;
-import dev.halcyon.engine.disagg.transfer.InProcessTransport;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -21,25 +20,29 @@ import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** Ends, text, caches and batches of split requests, against one engine. */
-class SplitSemanticsTest {
+@TestInstance(TestInstance.Lifecycle.PER_CLASS)
+abstract class SplitContract {
 
-  @TempDir private static Path directory;
-  private static Path model;
-  private static SplitRig rig;
+  private Path model;
+  private SplitRig rig;
+
+  /** Opens a way between engines. */
+  abstract Ends ends();
 
   @BeforeAll
-  static void open() {
+  void open(@TempDir Path directory) {
     model = TinyCheckpoint.write(directory);
-    rig = SplitRig.inProcess(model);
+    rig = SplitRig.of(model, ends(), UnaryOperator.identity());
   }
 
   @AfterAll
-  static void close() {
+  void close() {
     rig.assertClean();
     rig.close();
   }
@@ -125,7 +128,7 @@ class SplitSemanticsTest {
   @ParameterizedTest
   @CsvSource({"true", "false"})
   void aStopStringOverTheFirstTwoTokens(boolean include) {
-    try (SplitRig story = SplitRig.of(null, new InProcessTransport(), UnaryOperator.identity())) {
+    try (SplitRig story = SplitRig.of(null, ends(), UnaryOperator.identity())) {
       SamplingParams.Builder params = all().maxTokens(12).temperature(0.0);
       String prompt = "Once upon a time";
       GenerationRequest plain = GenerationRequest.of(prompt, params.build());
@@ -181,12 +184,10 @@ class SplitSemanticsTest {
   @ParameterizedTest
   @CsvSource({"16,4", "4,16", "32,2", "1,64"})
   void blocksOfDifferentSizes(int prefillBlock, int decodeBlock) {
-    InProcessTransport transport = new InProcessTransport();
     try (SplitRig other =
         SplitRig.of(
             model,
-            transport,
-            transport,
+            ends(),
             UnaryOperator.identity(),
             b -> b.kvBlockSize(prefillBlock),
             b -> b.kvBlockSize(decodeBlock))) {
@@ -194,15 +195,13 @@ class SplitSemanticsTest {
         other.assertSame(request(seed, all().n(3).temperature(1.0).seed(5L)));
       }
       other.assertClean();
-      assertThat(transport.openTransfers()).isZero();
     }
   }
 
   @Test
   void contextsInChunks() {
-    InProcessTransport transport = new InProcessTransport();
     UnaryOperator<EngineBuilder> chunks = b -> b.maxBatchTokens(7);
-    try (SplitRig other = SplitRig.of(model, transport, chunks)) {
+    try (SplitRig other = SplitRig.of(model, ends(), chunks)) {
       other.assertSame(request(50, all()));
       other.assertSame(request(51, all().n(3).temperature(1.0).seed(5L)));
       other.assertClean();
@@ -211,8 +210,11 @@ class SplitSemanticsTest {
 
   @Test
   void prefixReuseOnEitherSide() {
-    WatchedTransport transport = new WatchedTransport();
-    try (SplitRig other = SplitRig.of(model, transport, UnaryOperator.identity())) {
+    Ends ends = ends();
+    WatchedTransport context = new WatchedTransport(ends.context());
+    WatchedTransport generation = new WatchedTransport(ends.generation());
+    Ends watched = new Ends(context, generation, ends.openTransfers());
+    try (SplitRig other = SplitRig.of(model, watched, UnaryOperator.identity())) {
       // 61 tokens: blocks of 16 leave 48 that are whole and short of the last token.
       int[] prompt = new Random(60).ints(61, 1, TinyCheckpoint.VOCAB).toArray();
       SamplingParams params =
@@ -222,15 +224,15 @@ class SplitSemanticsTest {
       Outcome again = other.split(request);
       again.assertSame(other.whole(request));
       assertThat(again.usage().cachedPromptTokens()).isEqualTo(48);
-      assertThat(transport.firstTokens).containsExactly(0, 48);
+      assertThat(generation.firstTokens).containsExactly(0, 48);
       // On the generation side alone: the context side computes rows, and reads no cache.
       other.assertSame(GenerationRequest.of(prompt, all().build()));
       // On the context side alone.
       GenerationRequest salted = request.toBuilder().cacheSalt("s").build();
       other.assertSame(salted);
       other.assertSame(salted.toBuilder().prefixReuse(PrefixReuse.AUTO).build());
-      assertThat(transport.firstTokens).containsExactly(0, 48, 48, 0, 48);
-      assertThat(transport.sourceEnds).containsOnly("done");
+      assertThat(generation.firstTokens).containsExactly(0, 48, 48, 0, 48);
+      assertThat(context.sourceEnds).containsOnly("done");
       other.assertClean();
     }
   }
@@ -238,11 +240,10 @@ class SplitSemanticsTest {
   @ParameterizedTest
   @CsvSource({"GUARANTEED_NO_EVICT", "MAX_UTILIZATION"})
   void manyAtOnceInLittleRoom(CapacityPolicy policy) {
-    InProcessTransport transport = new InProcessTransport();
     // 12 blocks of 8 tokens on each side; a request may need up to 6.
     UnaryOperator<EngineBuilder> little =
         b -> b.capacityPolicy(policy).kvBlockSize(8).kvCacheTokens(96);
-    try (SplitRig other = SplitRig.of(model, transport, little)) {
+    try (SplitRig other = SplitRig.of(model, ends(), little)) {
       List<GenerationRequest> requests = new ArrayList<>();
       List<Outcome> expected = new ArrayList<>();
       List<GenerationHandle> contexts = new ArrayList<>();
@@ -270,7 +271,7 @@ class SplitSemanticsTest {
     }
   }
 
-  private static GenerationRequest request(int seed, SamplingParams.Builder params) {
+  static GenerationRequest request(int seed, SamplingParams.Builder params) {
     int[] prompt = new Random(seed).ints(21, 1, TinyCheckpoint.VOCAB).toArray();
     return GenerationRequest.of(prompt, params.build());
   }

@@ -1,0 +1,240 @@
+package dev.halcyon.engine.disagg.transfer;
+
+import dev.halcyon.engine.KvDescriptor;
+import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.KvTransferException.Reason;
+import dev.halcyon.engine.transfer.KvFetch;
+import dev.halcyon.engine.transfer.KvOffer;
+import dev.halcyon.engine.transfer.KvSink;
+import dev.halcyon.engine.transfer.KvSource;
+import dev.halcyon.engine.transfer.KvTransport;
+import io.netty.bootstrap.Bootstrap;
+import io.netty.bootstrap.ServerBootstrap;
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelFuture;
+import io.netty.channel.ChannelInitializer;
+import io.netty.channel.ChannelOption;
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.group.ChannelGroup;
+import io.netty.channel.group.DefaultChannelGroup;
+import io.netty.channel.nio.NioIoHandler;
+import io.netty.channel.socket.SocketChannel;
+import io.netty.channel.socket.nio.NioServerSocketChannel;
+import io.netty.channel.socket.nio.NioSocketChannel;
+import io.netty.handler.codec.LengthFieldBasedFrameDecoder;
+import io.netty.handler.ssl.SslContext;
+import io.netty.handler.timeout.IdleStateHandler;
+import io.netty.util.concurrent.DefaultThreadFactory;
+import io.netty.util.concurrent.GlobalEventExecutor;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Between processes and machines, over TCP. The context side listens; the generation side connects
+ * to where a descriptor says, once for all transfers from there, and asks for pieces layer by
+ * layer. Every piece has a checksum. See {@link TcpOptions} for the token and TLS: without TLS
+ * whoever can listen on the network can read prompts' keys and values.
+ */
+public final class TcpTransport implements KvTransport {
+
+  private static final Logger LOG = LoggerFactory.getLogger(TcpTransport.class);
+  private static final int MAX_FRAME_BYTES =
+      TcpFrames.DATA_HEADER_BYTES + TcpOptions.MAX_PIECE_BYTES;
+  private static final int IDLE_SECONDS = 60;
+
+  private final TcpOptions options;
+  private final SharedToken token;
+  private final SslContext clientTls;
+  private final EventLoopGroup group;
+  private final ChannelGroup channels = new DefaultChannelGroup(GlobalEventExecutor.INSTANCE);
+  private final Map<UUID, TcpOffer> offers = new ConcurrentHashMap<>();
+  private final Map<String, TcpPeer> peers = new ConcurrentHashMap<>();
+  private final Channel server;
+  private volatile boolean closed;
+
+  /**
+   * Opens a transport, listening if the options say so.
+   *
+   * @throws IllegalArgumentException if TLS files can't be used
+   * @throws KvTransferException if the address can't be listened on
+   */
+  public TcpTransport(TcpOptions options) {
+    this.options = options;
+    this.token = new SharedToken(options.token());
+    this.clientTls = options.tls() == null ? null : options.tls().client();
+    SslContext serverTls =
+        options.tls() == null || !options.listen() ? null : options.tls().server();
+    this.group =
+        new MultiThreadIoEventLoopGroup(
+            options.threads(),
+            new DefaultThreadFactory("halcyon-kv", true),
+            NioIoHandler.newFactory());
+    this.server = options.listen() ? listen(serverTls) : null;
+  }
+
+  private Channel listen(SslContext tls) {
+    long handshakeNanos = options.connectTimeout().toNanos();
+    ServerBootstrap bootstrap =
+        new ServerBootstrap()
+            .group(group)
+            .channel(NioServerSocketChannel.class)
+            .childOption(ChannelOption.TCP_NODELAY, true)
+            .childOption(ChannelOption.SO_KEEPALIVE, true)
+            .childHandler(
+                new ChannelInitializer<SocketChannel>() {
+                  @Override
+                  protected void initChannel(SocketChannel channel) {
+                    channels.add(channel);
+                    if (tls != null) {
+                      channel.pipeline().addLast(tls.newHandler(channel.alloc()));
+                    }
+                    channel
+                        .pipeline()
+                        .addLast(decoder(TcpFrames.MAX_CONTROL_BYTES))
+                        .addLast(new TcpContextHandler(offers, token, handshakeNanos));
+                  }
+                });
+    ChannelFuture bound = bootstrap.bind(options.host(), options.port()).awaitUninterruptibly();
+    if (!bound.isSuccess()) {
+      group.shutdownGracefully(0, 1, TimeUnit.SECONDS);
+      throw new KvTransferException(
+          Reason.PEER_LOST,
+          "Can't listen on " + options.host() + ":" + options.port() + ": " + bound.cause(),
+          bound.cause());
+    }
+    InetAddress address = ((InetSocketAddress) bound.channel().localAddress()).getAddress();
+    if (!address.isLoopbackAddress() && options.token() == null) {
+      LOG.warn(
+          "Listening for KV transfers on {} without a token: any machine that reaches it may ask",
+          bound.channel().localAddress());
+    }
+    return bound.channel();
+  }
+
+  private static LengthFieldBasedFrameDecoder decoder(int maxBytes) {
+    return new LengthFieldBasedFrameDecoder(maxBytes, 0, 4, 0, 4);
+  }
+
+  /**
+   * The port that it listens on.
+   *
+   * @throws IllegalStateException if it doesn't
+   */
+  public int port() {
+    if (server == null) {
+      throw new IllegalStateException("this transport does not listen");
+    }
+    return ((InetSocketAddress) server.localAddress()).getPort();
+  }
+
+  /** How many prompts are on offer here, or on their way here. */
+  public int openTransfers() {
+    return offers.size() + peers.values().stream().mapToInt(TcpPeer::openTransfers).sum();
+  }
+
+  @Override
+  public KvOffer offer(KvSource source) {
+    if (server == null) {
+      throw new KvTransferException(
+          Reason.REFUSED, "This transport does not listen, so it can't offer prompts");
+    }
+    String host = options.advertisedHost() != null ? options.advertisedHost() : options.host();
+    int port = options.advertisedPort() != 0 ? options.advertisedPort() : port();
+    TcpAddress address = new TcpAddress(host, port, UUID.randomUUID());
+    TcpOffer offer = new TcpOffer(address, source, offers);
+    offers.put(address.transfer(), offer);
+    if (closed && offers.remove(address.transfer(), offer)) {
+      throw closedError();
+    }
+    return offer;
+  }
+
+  @Override
+  public KvFetch fetch(KvDescriptor descriptor, KvSink sink) {
+    TcpAddress address = TcpAddress.of(descriptor);
+    while (true) {
+      if (closed) {
+        throw closedError();
+      }
+      KvFetch fetch =
+          peers
+              .computeIfAbsent(address.host() + ":" + address.port(), key -> connect(key, address))
+              .fetch(address.transfer(), sink);
+      // Null where the connection was lost just now: another is made.
+      if (fetch != null) {
+        return fetch;
+      }
+    }
+  }
+
+  private TcpPeer connect(String key, TcpAddress address) {
+    TcpPeer peer = new TcpPeer(options, gone -> peers.remove(key, gone));
+    long nanos = options.connectTimeout().toNanos();
+    Bootstrap bootstrap =
+        new Bootstrap()
+            .group(group)
+            .channel(NioSocketChannel.class)
+            .option(ChannelOption.TCP_NODELAY, true)
+            .option(ChannelOption.SO_KEEPALIVE, true)
+            .option(
+                ChannelOption.CONNECT_TIMEOUT_MILLIS,
+                (int) Math.max(1, options.connectTimeout().toMillis()))
+            .handler(
+                new ChannelInitializer<SocketChannel>() {
+                  @Override
+                  protected void initChannel(SocketChannel channel) {
+                    channels.add(channel);
+                    if (clientTls != null) {
+                      channel
+                          .pipeline()
+                          .addLast(
+                              clientTls.newHandler(
+                                  channel.alloc(), address.host(), address.port()));
+                    }
+                    channel
+                        .pipeline()
+                        .addLast(new IdleStateHandler(0, 0, IDLE_SECONDS))
+                        .addLast(decoder(MAX_FRAME_BYTES))
+                        .addLast(new TcpGenerationHandler(peer, token, clientTls != null, nanos));
+                  }
+                });
+    bootstrap
+        .connect(address.host(), address.port())
+        .addListener(
+            (ChannelFuture connected) -> {
+              if (!connected.isSuccess()) {
+                peer.lost(
+                    new KvTransferException(
+                        Reason.PEER_LOST,
+                        "Can't connect to " + key + ": " + connected.cause().getMessage(),
+                        connected.cause()));
+              }
+            });
+    return peer;
+  }
+
+  /** Ends all transfers, closes all connections, and waits for its threads to end. */
+  @Override
+  public void close() {
+    closed = true;
+    if (server != null) {
+      server.close().awaitUninterruptibly();
+    }
+    List.copyOf(offers.values()).forEach(offer -> offer.fail(closedError()));
+    List.copyOf(peers.values()).forEach(peer -> peer.lost(closedError()));
+    channels.close().awaitUninterruptibly(2, TimeUnit.SECONDS);
+    group.shutdownGracefully(0, 2, TimeUnit.SECONDS).awaitUninterruptibly(4, TimeUnit.SECONDS);
+  }
+
+  private static KvTransferException closedError() {
+    return new KvTransferException(Reason.CLOSED, "The transport is closed");
+  }
+}

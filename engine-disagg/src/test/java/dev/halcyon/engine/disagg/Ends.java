@@ -1,0 +1,38 @@
+package dev.halcyon.engine.disagg;
+
+import dev.halcyon.engine.disagg.transfer.InProcessTransport;
+import dev.halcyon.engine.disagg.transfer.TcpOptions;
+import dev.halcyon.engine.disagg.transfer.TcpTransport;
+import dev.halcyon.engine.transfer.KvTransport;
+import java.util.function.IntSupplier;
+
+/**
+ * The two ends of a way between engines, which may be one.
+ *
+ * @param openTransfers how many transfers they know of
+ */
+record Ends(KvTransport context, KvTransport generation, IntSupplier openTransfers) {
+
+  static Ends inProcess() {
+    InProcessTransport transport = new InProcessTransport();
+    return new Ends(transport, transport, transport::openTransfers);
+  }
+
+  /** Pieces of 2 KiB, so that small prompts take several of them. */
+  static Ends tcp() {
+    TcpTransport context = new TcpTransport(TcpOptions.builder().token("t").build());
+    TcpTransport generation =
+        new TcpTransport(TcpOptions.builder().listen(false).token("t").pieceBytes(2048).build());
+    return new Ends(
+        context, generation, () -> context.openTransfers() + generation.openTransfers());
+  }
+
+  static Ends of(KvTransport both) {
+    return new Ends(both, both, () -> 0);
+  }
+
+  void close() {
+    generation.close();
+    context.close();
+  }
+}

@@ -1,0 +1,9 @@
+package dev.halcyon.engine.disagg;
+
+class InProcessSplitTest extends SplitContract {
+
+  @Override
+  Ends ends() {
+    return Ends.inProcess();
+  }
+}

@@ -1,0 +1,118 @@
+package dev.halcyon.engine.disagg.transfer;
+
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Function;
+
+/** Stands between two transports and does to the server's frames what networks do. */
+final class FrameProxy implements AutoCloseable {
+
+  private final ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+  private final Set<Socket> sockets = ConcurrentHashMap.newKeySet();
+  private final ByteArrayOutputStream toServer = new ByteArrayOutputStream();
+  private volatile Function<byte[], List<byte[]>> transform = List::of;
+  private volatile int target;
+
+  FrameProxy() throws IOException {}
+
+  int port() {
+    return listener.getLocalPort();
+  }
+
+  void forwardTo(int port) {
+    target = port;
+    start(this::accept);
+  }
+
+  /** What becomes of each frame of the server's, its length left out; null cuts the connection. */
+  void transform(Function<byte[], List<byte[]>> change) {
+    transform = change;
+  }
+
+  /** All that clients sent. */
+  synchronized byte[] toServer() {
+    return toServer.toByteArray();
+  }
+
+  private void accept() throws IOException {
+    while (true) {
+      Socket client = listener.accept();
+      Socket server = new Socket(InetAddress.getLoopbackAddress(), target);
+      sockets.add(client);
+      sockets.add(server);
+      start(() -> upstream(client, server));
+      start(() -> downstream(client, server));
+    }
+  }
+
+  private void upstream(Socket client, Socket server) throws IOException {
+    try (client;
+        server) {
+      InputStream in = client.getInputStream();
+      OutputStream out = server.getOutputStream();
+      byte[] buffer = new byte[8192];
+      for (int n = in.read(buffer); n >= 0; n = in.read(buffer)) {
+        synchronized (this) {
+          toServer.write(buffer, 0, n);
+        }
+        out.write(buffer, 0, n);
+      }
+    }
+  }
+
+  private void downstream(Socket client, Socket server) throws IOException {
+    try (client;
+        server) {
+      DataInputStream in = new DataInputStream(server.getInputStream());
+      DataOutputStream out = new DataOutputStream(client.getOutputStream());
+      while (true) {
+        byte[] frame = in.readNBytes(in.readInt());
+        List<byte[]> sent = transform.apply(frame);
+        if (sent == null) {
+          return;
+        }
+        for (byte[] each : sent) {
+          out.writeInt(each.length);
+          out.write(each);
+        }
+      }
+    }
+  }
+
+  private interface Work {
+    void run() throws IOException;
+  }
+
+  private static void start(Work work) {
+    Thread thread =
+        new Thread(
+            () -> {
+              try {
+                work.run();
+              } catch (IOException e) {
+                // A side closed: so does this.
+              }
+            },
+            "frame-proxy");
+    thread.setDaemon(true);
+    thread.start();
+  }
+
+  @Override
+  public void close() throws IOException {
+    listener.close();
+    for (Socket socket : sockets) {
+      socket.close();
+    }
+  }
+}
