@@ -1,0 +1,118 @@
+package dev.halcyon.engine.disagg;
+
+import dev.halcyon.engine.DisaggParams;
+import dev.halcyon.engine.Engine;
+import dev.halcyon.engine.GenerationRequest;
+import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.TinyCheckpoint;
+import dev.halcyon.engine.disagg.codec.DisaggParamsCodec;
+import dev.halcyon.engine.disagg.transfer.TcpOptions;
+import dev.halcyon.engine.disagg.transfer.TcpTransport;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+
+/**
+ * A prefill engine in a process of its own. It reads the number of a request from each line of its
+ * input, and answers with a line of disaggregation parameters, as JSON.
+ */
+final class PrefillProcess implements AutoCloseable {
+
+  static final String TOKEN = "between processes";
+
+  private final Process process;
+  private final BufferedReader answers;
+  private final PrintStream questions;
+
+  PrefillProcess(Path model) throws IOException {
+    List<String> command = new ArrayList<>();
+    command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+    if (ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent()) {
+      command.add("--add-modules=jdk.incubator.vector");
+    }
+    command.addAll(
+        List.of(
+            "-Xmx512m",
+            "-cp",
+            System.getProperty("java.class.path"),
+            PrefillProcess.class.getName(),
+            model.toString()));
+    process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start();
+    answers =
+        new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
+    questions = new PrintStream(process.getOutputStream(), true, StandardCharsets.UTF_8);
+  }
+
+  /** What the process hands over of a request. */
+  DisaggParams contextOf(int number) throws IOException {
+    questions.println(number);
+    String answer = answers.readLine();
+    if (answer == null) {
+      throw new IOException("the prefill process is gone");
+    }
+    return codec().fromJsonBytes(answer.getBytes(StandardCharsets.UTF_8), "params");
+  }
+
+  void kill() throws InterruptedException {
+    process.destroyForcibly().waitFor();
+  }
+
+  @Override
+  public void close() throws InterruptedException {
+    kill();
+  }
+
+  /** The requests that both sides know: greedy, seeded, and three samples. */
+  static GenerationRequest request(int number) {
+    SamplingParams.Builder params =
+        SamplingParams.builder()
+            .maxTokens(9)
+            .ignoreEos(true)
+            .logprobs(3)
+            .promptLogprobs(2)
+            .returnContextLogits(true)
+            .returnGenerationLogits(true);
+    if (number % 3 > 0) {
+      params.temperature(0.9).seed((long) number).n(number % 3 == 1 ? 1 : 3);
+    }
+    int[] prompt = new Random(number).ints(40 + number, 1, TinyCheckpoint.VOCAB).toArray();
+    return GenerationRequest.of(prompt, params.build());
+  }
+
+  private static DisaggParamsCodec codec() {
+    return new DisaggParamsCodec(TinyCheckpoint.VOCAB, 1 << 24, 1 << 26);
+  }
+
+  public static void main(String[] arguments) throws IOException {
+    BufferedReader in =
+        new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+    try (TcpTransport transport = new TcpTransport(TcpOptions.builder().token(TOKEN).build());
+        Engine engine =
+            Engine.builder()
+                .model(Path.of(arguments[0]))
+                .threads(1)
+                .maxBatchSize(4)
+                .kvCacheTokens(1024)
+                .deviceMemoryBytes(64 << 20)
+                .kvTransport(transport)
+                .build()) {
+      for (String line = in.readLine(); line != null; line = in.readLine()) {
+        DisaggParams context = DisaggParams.contextOnly("request-" + line);
+        GenerationRequest request =
+            request(Integer.parseInt(line)).toBuilder().disaggParams(context).build();
+        try (GenerationResult result = engine.generate(request)) {
+          byte[] json = codec().toJsonBytes(result.disaggParams());
+          out.println(new String(json, StandardCharsets.UTF_8));
+        }
+      }
+    }
+  }
+}
