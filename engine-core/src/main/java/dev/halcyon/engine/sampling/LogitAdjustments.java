@@ -10,12 +10,12 @@ import java.util.RandomAccess;
  * What changes logits before a token is chosen, in this order: the caller's processor, logit bias,
  * the ban of end ids until minTokens, the repetition penalty, the frequency and presence penalties.
  */
-final class LogitAdjustments {
+public final class LogitAdjustments {
 
   private LogitAdjustments() {}
 
   /** Whether {@link #apply} would leave the logits of this row as they are. */
-  static boolean none(SamplingRow row) {
+  public static boolean none(SamplingRow row) {
     SamplingSettings settings = row.settings();
     return settings.processor() == null
         && settings.logitBias().isEmpty()
@@ -48,11 +48,13 @@ final class LogitAdjustments {
     }
   }
 
-  private static boolean bansEndIds(SamplingRow row) {
+  /** Whether end ids are ruled out for this token. */
+  public static boolean bansEndIds(SamplingRow row) {
     return row.position() < row.settings().minTokens() && !row.settings().endIds().isEmpty();
   }
 
-  private static boolean penalises(SamplingSettings settings) {
+  /** Whether there is any penalty. */
+  public static boolean penalises(SamplingSettings settings) {
     return settings.repetitionPenalty() != 1
         || settings.presencePenalty() != 0
         || settings.frequencyPenalty() != 0;

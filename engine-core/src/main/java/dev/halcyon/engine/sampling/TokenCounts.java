@@ -8,7 +8,7 @@ import java.util.Arrays;
  * of the logits' own step, and nothing needs to be kept in line with pauses and copies of a
  * request.
  */
-final class TokenCounts {
+public final class TokenCounts {
 
   private static final int EMPTY = -1;
 
@@ -25,9 +25,11 @@ final class TokenCounts {
   }
 
   /**
+   * Counts the tokens of a history.
+   *
    * @param withPrompt whether tokens of the prompt are entered too, with a count of 0
    */
-  static TokenCounts of(TokenHistory history, boolean withPrompt) {
+  public static TokenCounts of(TokenHistory history, boolean withPrompt) {
     int prompt = history.promptLength();
     int size = history.size();
     TokenCounts counts = new TokenCounts(withPrompt ? size : size - prompt);
@@ -43,7 +45,7 @@ final class TokenCounts {
   }
 
   /** Hands each distinct token to {@code visitor}, in no order. */
-  void forEach(Visitor visitor) {
+  public void forEach(Visitor visitor) {
     for (int i = 0; i < ids.length; i++) {
       if (ids[i] != EMPTY) {
         visitor.visit(ids[i], generated[i]);
@@ -64,7 +66,7 @@ final class TokenCounts {
   }
 
   /** Takes a token and how often it was generated. */
-  interface Visitor {
+  public interface Visitor {
     void visit(int id, int generated);
   }
 }

@@ -16,6 +16,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * What every backend's reduction of logits to logprobs must give, against the same in double
@@ -106,7 +107,12 @@ public abstract class LogitsReductionContractTest {
     "33, 1003, 5, true",
     "2, 9000, 9000, true",
     "2, 9000, 4097, true",
-    "3, 33000, 1, false"
+    "3, 33000, 1, false",
+    "5, 31, 31, true",
+    "3, 33, 12, true",
+    "2, 8192, 128, true",
+    "3, 8193, 129, true",
+    "2, 50257, 20, true"
   })
   void reduceGivesLogprobsRanksAndTheMostLikely(int rows, int cols, int topK, boolean ranked) {
     float[] values = logits(rows, cols, cols);
@@ -137,6 +143,25 @@ public abstract class LogitsReductionContractTest {
     assertThat(order).containsExactly(1, 2, 4, 0, 3, 5, 6);
     // 3 e^3 + e^1 + 3 e^0 = 65.97489..., and 3 - ln of it = -1.189273...
     assertThat(out.logprob(0)).isEqualTo((float) (3 - Math.log(3 * Math.exp(3) + Math.exp(1) + 3)));
+  }
+
+  /** Where the most likely lie plays no part: all equal, all at the end, all at the beginning. */
+  @ParameterizedTest
+  @ValueSource(ints = {1, 20, 128, 500})
+  void listsHoldWhateverTheOrderOfLogits(int topK) {
+    int cols = 70_001;
+    float[] values = new float[4 * cols];
+    for (int i = 0; i < cols; i++) {
+      values[i] = 2.5f;
+      values[cols + i] = i / 16 * 0x1p-9f;
+      values[2 * cols + i] = -i * 0x1p-9f;
+      values[3 * cols + i] = i % 2 == 0 ? Float.NEGATIVE_INFINITY : -(i % 97);
+    }
+    PromptLogprobs out = new PromptLogprobs(prompt(5, cols), topK, true);
+    try (DeviceBuffer logits = buffer(values)) {
+      backend.reduce(logits, 4, cols, out, 0);
+    }
+    assertEntries(out, 0, 4, cols, values);
   }
 
   @Test

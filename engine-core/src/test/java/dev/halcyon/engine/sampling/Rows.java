@@ -5,28 +5,28 @@ import java.util.Map;
 import java.util.Set;
 
 /** Rows to sample, for tests: neutral settings at temperature 1, changed one by one. */
-final class Rows {
+public final class Rows {
 
-  float temperature = 1;
-  int topK = 0;
-  float topP = 1;
-  float minP = 0;
-  float repetition = 1;
-  float presence = 0;
-  float frequency = 0;
-  Map<Integer, Float> bias = Map.of();
-  int minTokens = 0;
-  Set<Integer> endIds = Set.of();
-  LogitsProcessor processor = null;
-  int[] prompt = {};
-  int[] generated = {};
-  int sampleIndex = 0;
-  int position = 0;
-  long seed = 0;
-  int logprobs = -1;
-  boolean copyLogits = false;
+  public float temperature = 1;
+  public int topK = 0;
+  public float topP = 1;
+  public float minP = 0;
+  public float repetition = 1;
+  public float presence = 0;
+  public float frequency = 0;
+  public Map<Integer, Float> bias = Map.of();
+  public int minTokens = 0;
+  public Set<Integer> endIds = Set.of();
+  public LogitsProcessor processor = null;
+  public int[] prompt = {};
+  public int[] generated = {};
+  public int sampleIndex = 0;
+  public int position = 0;
+  public long seed = 0;
+  public int logprobs = -1;
+  public boolean copyLogits = false;
 
-  static Rows greedy() {
+  public static Rows greedy() {
     Rows rows = new Rows();
     rows.temperature = 0;
     return rows;
@@ -48,8 +48,13 @@ final class Rows {
   }
 
   SamplingRow row() {
+    return row(0);
+  }
+
+  /** An entry that reads a row. */
+  public SamplingRow row(int index) {
     return new SamplingRow(
-        0, settings(), history(), sampleIndex, position, seed, logprobs, copyLogits);
+        index, settings(), history(), sampleIndex, position, seed, logprobs, copyLogits);
   }
 
   SampledToken sample(float... logits) {

@@ -45,6 +45,8 @@ final class CudaBackend implements Backend {
   private final LinearOp linear;
   private final RopeOp rope;
   private final AttentionOp attention;
+  private final ReduceOp reduce;
+  private final SampleOp sampling;
   private final Owned owned;
   private int blockSize = Integer.MAX_VALUE;
 
@@ -68,6 +70,9 @@ final class CudaBackend implements Backend {
     linear = own(new LinearOp(context, memory, activations, rowOps, convert));
     rope = new RopeOp(library, launch, activations);
     attention = own(new AttentionOp(context, memory, library, launch, uploads, activations));
+    LogprobOps logprobs = new LogprobOps(library, launch);
+    reduce = own(new ReduceOp(logprobs, context, memory, uploads));
+    sampling = own(new SampleOp(library, launch, logprobs, context, memory, uploads, transfers));
   }
 
   /**
@@ -143,10 +148,6 @@ final class CudaBackend implements Backend {
     CudaKvStorage kv = new CudaKvStorage(shape, context, memory, transfers, activations);
     blockSize = Math.min(blockSize, shape.blockSize());
     return kv;
-  }
-
-  private static UnsupportedOperationException notYet(String operation) {
-    return new UnsupportedOperationException(operation + " of the CUDA backend");
   }
 
   @Override
@@ -347,7 +348,16 @@ final class CudaBackend implements Backend {
 
   @Override
   public List<SampledToken> sample(DeviceBuffer logits, int vocabSize, List<SamplingRow> entries) {
-    throw notYet("sample");
+    int rows = 0;
+    for (SamplingRow entry : entries) {
+      if (entry.row() < 0) {
+        throw new IllegalArgumentException("A sampling entry has the row " + entry.row());
+      }
+      rows = Math.max(rows, Math.addExact(entry.row(), 1));
+    }
+    context.enter();
+    long from = activations(logits, elements(rows, vocabSize), "logits");
+    return sampling.run(from, logitsType(activations), vocabSize, entries);
   }
 
   @Override
@@ -425,7 +435,14 @@ final class CudaBackend implements Backend {
 
   @Override
   public void reduce(DeviceBuffer from, int rows, int cols, PromptLogprobs out, int firstEntry) {
-    throw notYet("reduce");
+    ReduceOp.require(rows, cols, out, firstEntry);
+    context.enter();
+    reduce.run(
+        CudaBuffer.address(from, elements(rows, cols), Float.BYTES, "from"),
+        rows,
+        cols,
+        out,
+        firstEntry);
   }
 
   @Override

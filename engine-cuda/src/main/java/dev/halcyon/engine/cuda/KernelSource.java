@@ -14,10 +14,13 @@ enum KernelSource {
   ROPE("rope.cu"),
   ATTENTION_DECODE("attention_decode.cu"),
   ATTENTION_PREFILL("attention_prefill.cu"),
-  ATTENTION_TILED("attention_tiled.cu");
+  ATTENTION_TILED("attention_tiled.cu"),
+  LOGPROBS("logprobs.cu"),
+  SAMPLING("sampling.cu");
 
   /** What sources include. */
-  static final List<String> HEADERS = List.of("halcyon.cuh", "softmax.cuh", "prefill.cuh");
+  static final List<String> HEADERS =
+      List.of("halcyon.cuh", "softmax.cuh", "prefill.cuh", "ranks.cuh", "select.cuh", "draw.cuh");
 
   private final String file;
 

@@ -30,6 +30,8 @@ using Act = f16;
 using Act = bf16;
 #endif
 
+__device__ __forceinline__ float infinity() { return __uint_as_float(0x7f800000u); }
+
 __device__ __forceinline__ float toFloat(float x) { return x; }
 
 __device__ __forceinline__ float toFloat(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }

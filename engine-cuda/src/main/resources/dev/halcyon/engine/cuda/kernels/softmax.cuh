@@ -4,8 +4,6 @@
 
 constexpr float LOG2E = 1.44269504088896341f;
 
-__device__ __forceinline__ float infinity() { return __uint_as_float(0x7f800000u); }
-
 __device__ __forceinline__ float exp2Fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
