@@ -61,6 +61,8 @@ final class KernelCompiler {
       try {
         List<String> options = new ArrayList<>(target.options());
         options.add("--gpu-architecture=" + target.architecture());
+        // Lambdas in kernels say nothing of where they run, and all here is for the device.
+        options.add("--device-as-default-execution-space");
         compile(program, options, source, target);
         return target.isMachineCode() ? cubin(program) : ptx(program);
       } finally {
