@@ -164,6 +164,28 @@ public final class Engine implements AutoCloseable {
     return whileOpen(() -> requireTokenizer().decode(tokenIds, true));
   }
 
+  /**
+   * What a token adds to a text that it continues, as UTF-8. A token may be part of a character
+   * only, so that its bytes are no text by themselves; a special token gives its name, an id that
+   * stands for no token nothing.
+   *
+   * @throws UnsupportedRequestException if the checkpoint has no tokenizer
+   * @throws IllegalArgumentException if the id is negative
+   */
+  public byte[] tokenBytes(int tokenId) {
+    return whileOpen(() -> requireTokenizer().tokenBytes(tokenId));
+  }
+
+  /**
+   * Returns if the engine takes requests.
+   *
+   * @throws EngineClosedException if it is closed
+   * @throws EngineFailedException if it broke
+   */
+  public void requireOpen() {
+    executor.requireOpen();
+  }
+
   /** Entries of the vocabulary: the length of a row of logits. */
   public int vocabSize() {
     return model.vocabSize();

@@ -7,6 +7,7 @@ import dev.halcyon.engine.weights.ModelFiles;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
@@ -28,6 +29,9 @@ import java.util.concurrent.locks.ReentrantReadWriteLock;
 public final class HuggingFaceTokenizer implements Tokenizer {
 
   public static final String FILE = "tokenizer.json";
+
+  /** A text that any vocabulary has. */
+  private static final String ANCHOR = "a";
 
   /** Classes of transformers that replace tokenizer.json's post-processor. */
   private static final Set<String> OWN_POST_PROCESSOR =
@@ -146,6 +150,22 @@ public final class HuggingFaceTokenizer implements Tokenizer {
     } finally {
       lock.readLock().unlock();
     }
+  }
+
+  @Override
+  public byte[] tokenBytes(int id) {
+    if (isSkipped(id, false)) {
+      return new byte[0];
+    }
+    // Decoders treat the first token differently (leading spaces): another one goes before it.
+    int[] anchor = encode(ANCHOR, false);
+    int[] ids = Arrays.copyOf(anchor, anchor.length + 1);
+    ids[anchor.length] = id;
+    String before = decode(anchor, false);
+    String both = decode(ids, false);
+    String text = both.startsWith(before) ? both.substring(before.length()) : both;
+    byte[] partial = text.indexOf('\uFFFD') < 0 ? null : vocabulary.partialBytes(id);
+    return partial == null ? text.getBytes(StandardCharsets.UTF_8) : partial.clone();
   }
 
   @Override

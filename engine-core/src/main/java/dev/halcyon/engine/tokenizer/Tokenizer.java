@@ -26,6 +26,14 @@ public interface Tokenizer extends AutoCloseable {
    */
   String decode(int[] ids, boolean skipSpecialTokens);
 
+  /**
+   * What a token adds to a text that it continues, as UTF-8: for a token that is part of a
+   * character the part, for a special token its name, for an id that stands for no token nothing.
+   *
+   * @throws IllegalArgumentException if the id is negative
+   */
+  byte[] tokenBytes(int id);
+
   /** One more than the highest token id. */
   int vocabSize();
 

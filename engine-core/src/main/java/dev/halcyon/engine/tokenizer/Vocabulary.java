@@ -20,6 +20,10 @@ final class Vocabulary {
   private final BitSet ids = new BitSet();
   private final BitSet special = new BitSet();
   private final Map<String, Integer> wanted = new HashMap<>();
+
+  /** Of tokens that may be part of a character only: their bytes. */
+  private final Map<Integer, byte[]> partial = new HashMap<>();
+
   private final Collection<String> wantedNames;
   private boolean postProcessor;
 
@@ -56,6 +60,15 @@ final class Vocabulary {
 
   boolean contains(int id) {
     return ids.get(id);
+  }
+
+  /**
+   * The bytes of a token of which decoding gives U+FFFD, because they are no whole characters, or
+   * null. Of tokens that decoding gives text of it may say anything: what a name stands for depends
+   * on the tokenizer's kind.
+   */
+  byte[] partialBytes(int id) {
+    return partial.get(id);
   }
 
   boolean isSpecial(int id) {
@@ -133,6 +146,10 @@ final class Vocabulary {
       throw new IOException("token " + content + " has the id " + id);
     }
     ids.set(id);
+    byte[] bytes = TokenBytes.incomplete(content);
+    if (bytes != null) {
+      partial.put(id, bytes);
+    }
     if (wantedNames.contains(content)) {
       wanted.put(content, id);
     }

@@ -307,6 +307,11 @@ class OutputAssemblerTest {
     }
 
     @Override
+    public byte[] tokenBytes(int id) {
+      return tokens.get(id).clone();
+    }
+
+    @Override
     public String decode(int[] ids, boolean skipSpecialTokens) {
       ByteArrayOutputStream bytes = new ByteArrayOutputStream();
       for (int id : ids) {

@@ -244,4 +244,23 @@ class HuggingFaceTokenizerTest {
           .allMatch(path -> System.getProperty("os.name").startsWith("Win"));
     }
   }
+
+  /** The bytes of a text's tokens, joined, are the text's, whatever tokens share a character. */
+  @ParameterizedTest
+  @ValueSource(strings = {"sentencepiece-bpe", "byte-level-bpe", "split-byte-level-bpe"})
+  void aTextsTokensHaveItsBytes(String kind) {
+    String text = "a fox \uD83E\uDD8A and caf\u00E9, \u6F22\u5B57 \u00F1 end";
+    try (Tokenizer tokenizer = open(MapFiles.tokenizerFixture(kind))) {
+      java.io.ByteArrayOutputStream joined = new java.io.ByteArrayOutputStream();
+      boolean parts = false;
+      for (int id : tokenizer.encode(text, false)) {
+        byte[] bytes = tokenizer.tokenBytes(id);
+        joined.writeBytes(bytes);
+        parts |= new String(bytes, StandardCharsets.UTF_8).contains("\uFFFD");
+      }
+      assertThat(parts).as("some token is part of a character").isTrue();
+      assertThat(joined.toString(StandardCharsets.UTF_8).stripLeading()).isEqualTo(text);
+      assertThat(tokenizer.tokenBytes(Integer.MAX_VALUE)).isEmpty();
+    }
+  }
 }

@@ -252,6 +252,11 @@ class IncrementalDetokenizerTest {
     }
 
     @Override
+    public byte[] tokenBytes(int id) {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
     public String decode(int[] ids, boolean skipSpecialTokens) {
       byte[][] tokens = {{(byte) 0xE7}, {(byte) 0x8C, (byte) 0xAB, (byte) 0xE7}};
       java.io.ByteArrayOutputStream bytes = new java.io.ByteArrayOutputStream();
@@ -296,6 +301,11 @@ class IncrementalDetokenizerTest {
     @Override
     public int[] encode(String text, boolean addSpecialTokens) {
       return delegate.encode(text, addSpecialTokens);
+    }
+
+    @Override
+    public byte[] tokenBytes(int id) {
+      return delegate.tokenBytes(id);
     }
 
     @Override
