@@ -102,7 +102,7 @@ public final class Engine implements AutoCloseable {
    * @throws EngineClosedException if the engine is closed
    */
   public GenerationHandle submit(GenerationRequest request) {
-    return whileOpen(() -> executor.submit(request, promptIds(request)));
+    return whileOpen(() -> executor.submit(request, encoded(request)));
   }
 
   /**
@@ -118,8 +118,17 @@ public final class Engine implements AutoCloseable {
     }
   }
 
-  /** The token ids that a request's prompt comes to, before truncation. */
-  private int[] promptIds(GenerationRequest request) {
+  /**
+   * The token ids that a request's prompt comes to, before truncation.
+   *
+   * @throws UnsupportedRequestException if the checkpoint has no tokenizer or chat template for it
+   * @throws IllegalArgumentException if the template refuses the messages
+   */
+  public int[] promptIds(GenerationRequest request) {
+    return whileOpen(() -> encoded(request));
+  }
+
+  private int[] encoded(GenerationRequest request) {
     if (request.promptIds() != null) {
       return request.promptIds();
     }
