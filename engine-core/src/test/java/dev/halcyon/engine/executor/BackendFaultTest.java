@@ -25,6 +25,8 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
@@ -181,8 +183,13 @@ public class BackendFaultTest {
       submit(model, 3).await();
       AtomicBoolean lost = new AtomicBoolean();
       AtomicInteger left = new AtomicInteger(3);
+      CountDownLatch submitted = new CountDownLatch(1);
       backend.fault(
           (operation, purpose, bytes) -> {
+            // No request ends before the last one has come, however fast steps are.
+            if (operation.equals("upload")) {
+              awaitUninterruptibly(submitted);
+            }
             if (operation.equals(first) && left.getAndDecrement() == 1) {
               lost.set(true);
             }
@@ -193,15 +200,12 @@ public class BackendFaultTest {
           });
       List<GenerationHandle> handles = new ArrayList<>();
       for (int i = 0; i < 6; i++) {
-        try {
-          handles.add(
-              model
-                  .executor()
-                  .submit(GenerationRequest.of(new int[] {3, 7, 9}, full), new int[] {3, 7, 9}));
-        } catch (EngineFailedException e) {
-          assertThat(handles).as("the first one is still taken").isNotEmpty();
-        }
+        handles.add(
+            model
+                .executor()
+                .submit(GenerationRequest.of(new int[] {3, 7, 9}, full), new int[] {3, 7, 9}));
       }
+      submitted.countDown();
       for (GenerationHandle handle : handles) {
         assertThatThrownBy(handle::await)
             .isInstanceOf(EngineFailedException.class)
@@ -214,6 +218,14 @@ public class BackendFaultTest {
       model.executor().close();
       assertThat(backend.deviceUsed()).as(first).isZero();
       assertThat(model.executor().metrics().deviceMemory().total()).isZero();
+    }
+  }
+
+  private static void awaitUninterruptibly(CountDownLatch latch) {
+    try {
+      assertThat(latch.await(1, TimeUnit.MINUTES)).isTrue();
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
     }
   }
 
