@@ -4,6 +4,7 @@ import static org.bytedeco.cuda.global.cudart.cudaMemcpy2DAsync;
 import static org.bytedeco.cuda.global.cudart.cudaMemcpyAsync;
 
 import dev.halcyon.engine.backend.DType;
+import dev.halcyon.engine.backend.HalfFloats;
 import dev.halcyon.engine.logits.HostBuffer;
 import dev.halcyon.engine.logits.LogitsType;
 import java.nio.FloatBuffer;

@@ -9,6 +9,7 @@ import static org.bytedeco.cuda.global.cudart.cudaStreamWaitEvent;
 
 import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.backend.DType;
+import dev.halcyon.engine.backend.HalfFloats;
 import dev.halcyon.engine.backend.Owned;
 import dev.halcyon.engine.cuda.WeightLoader.Piece;
 import java.nio.ByteBuffer;

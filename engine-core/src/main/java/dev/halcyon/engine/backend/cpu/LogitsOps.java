@@ -5,6 +5,7 @@ import static dev.halcyon.engine.backend.cpu.CpuBuffer.floats;
 import static dev.halcyon.engine.backend.cpu.CpuBuffer.requireApart;
 
 import dev.halcyon.engine.backend.DType;
+import dev.halcyon.engine.backend.HalfFloats;
 import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.logits.HostBuffer;
 import dev.halcyon.engine.logits.LogitsDevice;

@@ -1,5 +1,6 @@
 package dev.halcyon.engine.backend.cpu;
 
+import dev.halcyon.engine.backend.HalfFloats;
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.IntVector;
 import jdk.incubator.vector.VectorOperators;

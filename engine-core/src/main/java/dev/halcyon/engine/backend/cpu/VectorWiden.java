@@ -1,6 +1,7 @@
 package dev.halcyon.engine.backend.cpu;
 
 import dev.halcyon.engine.backend.DType;
+import dev.halcyon.engine.backend.HalfFloats;
 import jdk.incubator.vector.IntVector;
 import jdk.incubator.vector.ShortVector;
 import jdk.incubator.vector.VectorOperators;

@@ -3,6 +3,7 @@ package dev.halcyon.engine.backend.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.halcyon.engine.backend.DType;
+import dev.halcyon.engine.backend.HalfFloats;
 import dev.halcyon.engine.backend.TestTensors;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;

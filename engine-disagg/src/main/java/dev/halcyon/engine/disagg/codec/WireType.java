@@ -1,5 +1,6 @@
 package dev.halcyon.engine.disagg.codec;
 
+import dev.halcyon.engine.backend.HalfFloats;
 import java.nio.ByteBuffer;
 
 /** The element type of logits on the wire, little-endian. */
@@ -7,12 +8,6 @@ public enum WireType {
   FLOAT32("float32", 4),
   FLOAT16("float16", 2),
   BFLOAT16("bfloat16", 2);
-
-  /** The power by which a half's bits, moved to a float's exponent and fraction, are too small. */
-  private static final float HALF_SCALE = 0x1p112f;
-
-  private static final int HALF_SPECIAL = 31 << 23;
-  private static final int FLOAT_SPECIAL = 0x7f800000;
 
   private final String wireName;
   private final int bytes;
@@ -51,18 +46,8 @@ public enum WireType {
   float read(ByteBuffer data, int index) {
     return switch (this) {
       case FLOAT32 -> data.getFloat(index * 4);
-      case BFLOAT16 -> Float.intBitsToFloat(data.getShort(index * 2) << 16);
-      case FLOAT16 -> half(data.getShort(index * 2));
+      case BFLOAT16 -> HalfFloats.bf16(data.getShort(index * 2));
+      case FLOAT16 -> HalfFloats.f16(data.getShort(index * 2));
     };
-  }
-
-  private static float half(short bits) {
-    int magnitude = (bits & 0x7fff) << 13;
-    // Multiplying corrects the exponent's bias, and makes normal numbers of subnormal ones.
-    int value = Float.floatToRawIntBits(Float.intBitsToFloat(magnitude) * HALF_SCALE);
-    if (magnitude >= HALF_SPECIAL) {
-      value |= FLOAT_SPECIAL;
-    }
-    return Float.intBitsToFloat(value | (bits & 0x8000) << 16);
   }
 }

@@ -1,23 +1,35 @@
-package dev.halcyon.engine.backend.cpu;
+package dev.halcyon.engine.backend;
 
 /** Sixteen-bit floats to float32, exactly, subnormals, infinities and NaN included. */
-final class HalfFloats {
+public final class HalfFloats {
 
   /** The power by which a half's bits, moved to a float's mantissa and exponent, are too small. */
-  static final float F16_SCALE = 0x1p112f;
+  public static final float F16_SCALE = 0x1p112f;
 
   /** A half's largest exponent (infinities and NaN) in the place of a float's. */
-  static final int F16_SPECIAL = 31 << 23;
+  public static final int F16_SPECIAL = 31 << 23;
 
-  static final int F32_SPECIAL = 0x7f800000;
+  /** The same of a float. */
+  public static final int F32_SPECIAL = 0x7f800000;
 
   private HalfFloats() {}
 
-  static float bf16(short bits) {
+  /**
+   * A number of either type.
+   *
+   * @param type F16 or BF16
+   */
+  public static float widen(DType type, short bits) {
+    return type == DType.BF16 ? bf16(bits) : f16(bits);
+  }
+
+  /** A bfloat16. */
+  public static float bf16(short bits) {
     return Float.intBitsToFloat(bits << 16);
   }
 
-  static float f16(short bits) {
+  /** A float16. */
+  public static float f16(short bits) {
     int magnitude = (bits & 0x7fff) << 13;
     // Multiplying corrects the exponent's bias, and makes normal numbers of subnormal ones on the
     // way.
