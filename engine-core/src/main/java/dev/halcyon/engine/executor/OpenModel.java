@@ -159,16 +159,17 @@ public final class OpenModel {
               .map(text -> ChatTemplate.parse(text, tokenizerConfig))
               .orElse(null);
       int length = sequenceLength(config);
-      Backend backend = openBackend(Checkpoint.open(files).weightType());
+      Checkpoint checkpoint = Checkpoint.open(files);
+      Backend backend = openBackend(checkpoint.weightType());
       owned.add(backend::close);
-      Decoder decoder = loadModel(files, config, backend, length);
+      Decoder decoder = loadModel(checkpoint, config, backend, length);
       ContextLogitsPlan plan = reserveLogits(decoder, backend);
       MemoryBooks memory = new MemoryBooks(backend.memory(), decoder.weightBytes());
       KvStorage kv = allocateKv(config, backend, length);
       owned.add(kv::close);
       memory.kvCacheAllocated();
       ModelRunner runner = warmRunner(backend, decoder, kv, plan, length);
-      TransferParts transfers = transfers(files, backend, kv);
+      TransferParts transfers = transfers(files, checkpoint, backend, kv);
       RequestFactory requests = requests(config, defaults, tokenizer, length, transfers != null);
       LOG.info(
           "Opened {} ({}) on the {} backend: sequences of up to {} tokens, {} KV blocks of {} tokens",
@@ -223,11 +224,13 @@ public final class OpenModel {
           : backends.open(options.backend().name().toLowerCase(Locale.ROOT), backendOptions);
     }
 
-    private Decoder loadModel(ModelFiles files, ModelConfig config, Backend backend, int length) {
+    private Decoder loadModel(
+        Checkpoint checkpoint, ModelConfig config, Backend backend, int length) {
       DecoderOptions limits =
           new DecoderOptions(options.maxBatchTokens(), length, options.maxBatchSize());
       Decoder decoder =
-          ModelLoader.load(files, config, backend, limits, options.progressListener()::progress);
+          ModelLoader.load(
+              checkpoint, config, backend, limits, options.progressListener()::progress);
       owned.add(decoder::close);
       return decoder;
     }
@@ -250,7 +253,8 @@ public final class OpenModel {
     }
 
     /** Null without a transport: then nothing is read for it. */
-    private TransferParts transfers(ModelFiles files, Backend backend, KvStorage kv) {
+    private TransferParts transfers(
+        ModelFiles files, Checkpoint checkpoint, Backend backend, KvStorage kv) {
       if (options.kvTransport() == null) {
         return null;
       }
@@ -262,7 +266,7 @@ public final class OpenModel {
       }
       KvLayout layout =
           new KvLayout(
-              CheckpointFingerprint.of(files),
+              CheckpointFingerprint.of(files, checkpoint),
               backend.activationType().name(),
               backend.activationType().bytes(),
               kv.shape().layers(),

@@ -7,7 +7,6 @@ import dev.halcyon.engine.backend.Matrix;
 import dev.halcyon.engine.backend.Owned;
 import dev.halcyon.engine.weights.Checkpoint;
 import dev.halcyon.engine.weights.LoadProgress;
-import dev.halcyon.engine.weights.ModelFiles;
 import dev.halcyon.engine.weights.TensorInfo;
 import java.util.HashSet;
 import java.util.List;
@@ -37,12 +36,11 @@ public final class ModelLoader {
    *     fit
    */
   public static Decoder load(
-      ModelFiles files,
+      Checkpoint checkpoint,
       ModelConfig config,
       Backend backend,
       DecoderOptions options,
       LoadProgress progress) {
-    Checkpoint checkpoint = Checkpoint.open(files);
     DecoderWeights<TensorStack> layout = TensorLayout.of(config);
     long total = check(layout, checkpoint);
     Owned owned = new Owned();

@@ -24,13 +24,13 @@ public final class CheckpointFingerprint {
   /**
    * The fingerprint of a checkpoint, 64 hexadecimal digits.
    *
+   * @param checkpoint the one that was opened from the files
    * @throws ModelLoadException if it can't be read
    */
-  public static String of(ModelFiles files) {
+  public static String of(ModelFiles files, Checkpoint checkpoint) {
     MessageDigest digest = sha256();
     try {
       files.read(CONFIG).ifPresent(digest::update);
-      Checkpoint checkpoint = Checkpoint.open(files);
       for (String name : new TreeSet<>(checkpoint.names())) {
         add(digest, files, checkpoint.find(name).orElseThrow());
       }

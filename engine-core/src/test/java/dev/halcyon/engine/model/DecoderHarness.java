@@ -6,6 +6,7 @@ import dev.halcyon.engine.backend.Batch;
 import dev.halcyon.engine.backend.KvShape;
 import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.logits.DeviceBuffer;
+import dev.halcyon.engine.weights.Checkpoint;
 import dev.halcyon.engine.weights.LoadProgress;
 import dev.halcyon.engine.weights.ModelFiles;
 import java.util.ArrayList;
@@ -26,7 +27,7 @@ final class DecoderHarness implements AutoCloseable {
     backend = computesOn.open(1L << 28);
     decoder =
         ModelLoader.load(
-            files,
+            Checkpoint.open(files),
             config,
             backend,
             new DecoderOptions(MAX_BATCH_TOKENS, maxLength, MAX_LOGIT_ROWS),

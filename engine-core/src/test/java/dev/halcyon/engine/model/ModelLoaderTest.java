@@ -8,6 +8,7 @@ import dev.halcyon.engine.backend.Batch;
 import dev.halcyon.engine.backend.DType;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
 import dev.halcyon.engine.model.CheckpointEditor.Tensor;
+import dev.halcyon.engine.weights.Checkpoint;
 import dev.halcyon.engine.weights.LoadProgress;
 import dev.halcyon.engine.weights.ModelFiles;
 import java.io.IOException;
@@ -32,7 +33,11 @@ class ModelLoaderTest {
   private static Decoder load(String fixture, FailingBackend backend) {
     Fixture opened = Fixture.open(fixture);
     return ModelLoader.load(
-        opened.files(), opened.config("config.json"), backend, OPTIONS, LoadProgress.NONE);
+        Checkpoint.open(opened.files()),
+        opened.config("config.json"),
+        backend,
+        OPTIONS,
+        LoadProgress.NONE);
   }
 
   /** Loads changed weights of the llama2 fixture; nothing may stay behind. */
@@ -41,7 +46,10 @@ class ModelLoaderTest {
     FailingBackend backend = new FailingBackend(-1);
     ModelConfig config = Fixture.open("llama2").config("config.json");
     ModelFiles files = ModelFiles.directory(directory);
-    assertThatThrownBy(() -> ModelLoader.load(files, config, backend, OPTIONS, LoadProgress.NONE))
+    assertThatThrownBy(
+            () ->
+                ModelLoader.load(
+                    Checkpoint.open(files), config, backend, OPTIONS, LoadProgress.NONE))
         .isInstanceOf(ModelLoadException.class)
         .hasMessageContainingAll(parts);
     assertThat(backend.allocations()).as("loaded before the check").isZero();
@@ -85,7 +93,7 @@ class ModelLoaderTest {
     long[] weights = {0};
     try (Decoder decoder =
         ModelLoader.load(
-            Fixture.open("llama2").files(),
+            Checkpoint.open(Fixture.open("llama2").files()),
             config,
             backend,
             OPTIONS,
@@ -136,7 +144,7 @@ class ModelLoaderTest {
     List<Long> seen = new ArrayList<>();
     List<Long> totals = new ArrayList<>();
     ModelLoader.load(
-            fixture.files(),
+            Checkpoint.open(fixture.files()),
             fixture.config("config.json"),
             new FailingBackend(-1),
             OPTIONS,
@@ -161,7 +169,7 @@ class ModelLoaderTest {
     assertThatThrownBy(
             () ->
                 ModelLoader.load(
-                    fixture.files(),
+                    Checkpoint.open(fixture.files()),
                     fixture.config("config.json"),
                     backend,
                     OPTIONS,
@@ -218,7 +226,7 @@ class ModelLoaderTest {
     editor.write(directory.resolve("model.safetensors"));
     FailingBackend backend = new FailingBackend(-1);
     ModelLoader.load(
-            ModelFiles.directory(directory),
+            Checkpoint.open(ModelFiles.directory(directory)),
             Fixture.open("llama2").config("config.json"),
             backend,
             OPTIONS,
@@ -267,7 +275,10 @@ class ModelLoaderTest {
     ModelFiles files = Fixture.open("llama2").files();
     FailingBackend backend = new FailingBackend(-1);
     ModelConfig other = Fixture.open("llama3-gqa-tied").config("config.json");
-    assertThatThrownBy(() -> ModelLoader.load(files, other, backend, OPTIONS, LoadProgress.NONE))
+    assertThatThrownBy(
+            () ->
+                ModelLoader.load(
+                    Checkpoint.open(files), other, backend, OPTIONS, LoadProgress.NONE))
         .isInstanceOf(ModelLoadException.class)
         .hasMessageContainingAll(
             "model.safetensors", "model.embed_tokens.weight", "[96, 32], expected [96, 48]");
@@ -275,7 +286,7 @@ class ModelLoaderTest {
     assertThatThrownBy(
             () ->
                 ModelLoader.load(
-                    Fixture.open("llama-bf16").files(),
+                    Checkpoint.open(Fixture.open("llama-bf16").files()),
                     biased,
                     backend,
                     OPTIONS,
@@ -299,7 +310,7 @@ class ModelLoaderTest {
     assertThatThrownBy(
             () ->
                 ModelLoader.load(
-                    ModelFiles.directory(directory),
+                    Checkpoint.open(ModelFiles.directory(directory)),
                     config,
                     new FailingBackend(-1),
                     OPTIONS,
