@@ -15,6 +15,23 @@ package dev.halcyon.engine.backend;
 public record AttentionSpec(
     int queryHeads, int kvHeads, int headDim, float scale, int slidingWindow, float softcap) {
 
+  /**
+   * Checks that a layer of a cache holds the keys and values of such a layer.
+   *
+   * @throws IllegalArgumentException if not
+   */
+  public void requireFits(KvShape shape, int layer) {
+    if (shape.heads() != kvHeads
+        || shape.headDim() != headDim
+        || queryHeads < 1
+        || queryHeads % kvHeads != 0
+        || slidingWindow < 0
+        || layer < 0
+        || layer >= shape.layers()) {
+      throw new IllegalArgumentException("Layer " + layer + " of " + this + " over " + shape);
+    }
+  }
+
   /** The elements of a packed row of queries, keys and values. */
   public int packedCols() {
     return (queryHeads + 2 * kvHeads) * headDim;

@@ -435,7 +435,7 @@ final class CudaBackend implements Backend {
 
   @Override
   public void reduce(DeviceBuffer from, int rows, int cols, PromptLogprobs out, int firstEntry) {
-    ReduceOp.require(rows, cols, out, firstEntry);
+    out.requireReducible(rows, cols, firstEntry);
     context.enter();
     reduce.run(
         CudaBuffer.address(from, elements(rows, cols), Float.BYTES, "from"),

@@ -27,14 +27,7 @@ final class CudaKvStorage implements KvStorage {
       CudaMemory memory,
       TransferOps transfers,
       DType activations) {
-    if (shape.layers() < 1
-        || shape.blocks() < 1
-        || shape.heads() < 1
-        || shape.headDim() < 1
-        || Integer.bitCount(shape.blockSize()) != 1) {
-      throw new IllegalArgumentException(
-          "A KV cache needs positive sizes and a power of two as block size: " + shape);
-    }
+    shape.requireValid();
     this.context = context;
     this.shape = shape;
     this.transfers = transfers;
@@ -48,16 +41,7 @@ final class CudaKvStorage implements KvStorage {
     if (!(kv instanceof CudaKvStorage cuda)) {
       throw new IllegalArgumentException("kv is not a cache of the CUDA backend: " + kv);
     }
-    KvShape shape = cuda.shape;
-    if (shape.heads() != spec.kvHeads()
-        || shape.headDim() != spec.headDim()
-        || spec.queryHeads() < 1
-        || spec.queryHeads() % spec.kvHeads() != 0) {
-      throw new IllegalArgumentException(spec + " does not fit a KV cache of " + shape);
-    }
-    if (layer < 0 || layer >= shape.layers()) {
-      throw new IllegalArgumentException("Layer " + layer + " of " + shape.layers());
-    }
+    spec.requireFits(cuda.shape, layer);
     return cuda;
   }
 

@@ -34,14 +34,7 @@ final class CudaRopeTable implements RopeTable {
       RopeLayout layout,
       FloatBuffer cos,
       FloatBuffer sin) {
-    if (positions < 1 || rotaryDim < 2 || rotaryDim % 2 != 0) {
-      throw new IllegalArgumentException(
-          "A rope table of " + positions + " positions and rotaryDim " + rotaryDim);
-    }
-    int size = Math.multiplyExact(positions, rotaryDim / 2);
-    if (cos.remaining() < size || sin.remaining() < size) {
-      throw new IllegalArgumentException("cos and sin must hold " + size + " elements");
-    }
+    int size = RopeTable.requireComplete(positions, rotaryDim, cos, sin);
     CudaBuffer buffer = memory.allocateUninitialized(2L * size * Float.BYTES, "a rope table");
     try {
       uploads.to(buffer.address());

@@ -29,24 +29,6 @@ final class ReduceOp implements AutoCloseable {
     results = new ResultBlock(context);
   }
 
-  /** Refuses what can't be reduced. */
-  static void require(int rows, int cols, PromptLogprobs out, int firstEntry) {
-    if (rows < 0 || cols < 1 || out.topK() > cols) {
-      throw new IllegalArgumentException(
-          "rows " + rows + ", cols " + cols + " for the top " + out.topK());
-    }
-    if (firstEntry < 0 || firstEntry > out.entries() - rows) {
-      throw new IllegalArgumentException(
-          rows + " rows from entry " + firstEntry + " of " + out.entries());
-    }
-    for (int entry = firstEntry; entry < firstEntry + rows; entry++) {
-      if (out.target(entry) >= cols) {
-        throw new IllegalArgumentException(
-            "Entry " + entry + " scores a token outside of " + cols + " columns");
-      }
-    }
-  }
-
   /**
    * Reduces rows; the entries are set on return.
    *

@@ -1,7 +1,6 @@
 package dev.halcyon.engine.cuda;
 
 import dev.halcyon.engine.backend.AttentionSpec;
-import dev.halcyon.engine.backend.Batch;
 import dev.halcyon.engine.backend.DType;
 import dev.halcyon.engine.backend.RopeLayout;
 
@@ -41,7 +40,7 @@ final class RopeOp {
     }
     int rows = batch.batch().rows();
     if (rope != null) {
-      requirePositions(batch.batch(), rope);
+      rope.requirePositions(batch.batch());
     }
     boolean groups =
         spec.headDim() % (2 * group) == 0 && rotaryDim % (2 * group) == 0 && qkv % 16 == 0;
@@ -64,18 +63,5 @@ final class RopeOp {
         .i32(Integer.numberOfTrailingZeros(kv.shape().blockSize()))
         .i32(rope != null && rope.layout() == RopeLayout.INTERLEAVED ? 1 : 0)
         .run(Groups.ceilDiv(items, THREADS), Math.min(rows, MAX_GRID_ROWS), 1, THREADS, 0);
-  }
-
-  private static void requirePositions(Batch batch, CudaRopeTable rope) {
-    for (int row = 0; row < batch.rows(); row++) {
-      if (batch.positions()[row] >= rope.positions()) {
-        throw new IllegalArgumentException(
-            "Position "
-                + batch.positions()[row]
-                + " is past a rope table of "
-                + rope.positions()
-                + " positions");
-      }
-    }
   }
 }

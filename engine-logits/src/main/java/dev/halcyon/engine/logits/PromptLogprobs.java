@@ -49,6 +49,29 @@ public final class PromptLogprobs {
     return topK;
   }
 
+  /**
+   * Checks that rows of logits can be reduced to entries.
+   *
+   * @throws IllegalArgumentException if there are no such entries, or they name tokens that rows of
+   *     {@code cols} elements don't have
+   */
+  public void requireReducible(int rows, int cols, int firstEntry) {
+    if (rows < 0 || cols < 1 || topK > cols) {
+      throw new IllegalArgumentException(
+          "rows " + rows + ", cols " + cols + " for the top " + topK);
+    }
+    if (firstEntry < 0 || firstEntry > entries() - rows) {
+      throw new IllegalArgumentException(
+          rows + " rows from entry " + firstEntry + " of " + entries());
+    }
+    for (int entry = firstEntry; entry < firstEntry + rows; entry++) {
+      if (target(entry) >= cols) {
+        throw new IllegalArgumentException(
+            "Entry " + entry + " scores a token outside of " + cols + " columns");
+      }
+    }
+  }
+
   /** Whether the scored tokens' ranks are wanted. */
   public boolean ranked() {
     return ranked;

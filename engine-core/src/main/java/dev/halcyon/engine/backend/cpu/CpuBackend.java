@@ -247,16 +247,7 @@ final class CpuBackend implements Backend {
 
   private static CpuKvStorage cache(KvStorage kv, AttentionSpec spec, int layer) {
     CpuKvStorage cache = CpuKvStorage.of(kv);
-    KvShape shape = cache.shape();
-    if (shape.heads() != spec.kvHeads()
-        || shape.headDim() != spec.headDim()
-        || spec.queryHeads() < 1
-        || spec.queryHeads() % spec.kvHeads() != 0
-        || spec.slidingWindow() < 0
-        || layer < 0
-        || layer >= shape.layers()) {
-      throw new IllegalArgumentException("Layer " + layer + " of " + spec + " over " + shape);
-    }
+    spec.requireFits(cache.shape(), layer);
     return cache;
   }
 

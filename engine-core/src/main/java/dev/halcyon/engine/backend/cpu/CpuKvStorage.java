@@ -32,7 +32,7 @@ final class CpuKvStorage implements KvStorage {
    */
   CpuKvStorage(KvShape shape, CpuMemory memory) {
     this.shape = shape;
-    check(shape);
+    shape.requireValid();
     long blockBytes = 2L * shape.blockSize() * shape.heads() * shape.headDim() * Float.BYTES;
     if (blockBytes > memory.maxBufferBytes()) {
       throw new IllegalArgumentException("A KV block of " + blockBytes + " bytes is too large");
@@ -50,17 +50,6 @@ final class CpuKvStorage implements KvStorage {
     } catch (Throwable t) {
       close();
       throw t;
-    }
-  }
-
-  private static void check(KvShape shape) {
-    if (shape.layers() < 1
-        || shape.blocks() < 1
-        || shape.heads() < 1
-        || shape.headDim() < 1
-        || Integer.bitCount(shape.blockSize()) != 1) {
-      throw new IllegalArgumentException(
-          "A KV cache needs positive sizes and a power of two as block size: " + shape);
     }
   }
 
@@ -116,45 +105,39 @@ final class CpuKvStorage implements KvStorage {
 
   @Override
   public void exportTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer to) {
-    FloatBuffer wire = wire(layer, blocks, firstToken, count, to);
-    for (int done = 0; done < count; ) {
-      int token = firstToken + done;
-      int run = Math.min(count - done, shape.blockSize() - token % shape.blockSize());
-      exportRun(
-          layer,
-          blocks[token / shape.blockSize()],
-          token % shape.blockSize(),
-          run,
-          wire,
-          done,
-          count);
-      done += run;
-    }
-    to.position(to.position() + count * 2 * rowFloats() * Float.BYTES);
+    copyRuns(this::exportRun, layer, blocks, firstToken, count, to);
   }
 
   @Override
   public void importTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer from) {
-    FloatBuffer wire = wire(layer, blocks, firstToken, count, from);
-    for (int done = 0; done < count; ) {
-      int token = firstToken + done;
-      int run = Math.min(count - done, shape.blockSize() - token % shape.blockSize());
-      importRun(
-          layer,
-          blocks[token / shape.blockSize()],
-          token % shape.blockSize(),
-          run,
-          wire,
-          done,
-          count);
-      done += run;
-    }
-    from.position(from.position() + count * 2 * rowFloats() * Float.BYTES);
+    copyRuns(this::importRun, layer, blocks, firstToken, count, from);
   }
 
-  /**
-   * Tokens of one block, {@code first} the offset in it, {@code at} the first one's in the wire.
-   */
+  /** Copies tokens of one block. */
+  private interface RunCopy {
+
+    /**
+     * @param first the first token's offset in the block
+     * @param run how many there are
+     * @param at the first one's place among the {@code count} of the wire
+     */
+    void copy(int layer, int block, int first, int run, FloatBuffer wire, int at, int count);
+  }
+
+  private void copyRuns(
+      RunCopy copy, int layer, int[] blocks, int firstToken, int count, ByteBuffer buffer) {
+    FloatBuffer wire = wire(layer, blocks, firstToken, count, buffer);
+    for (int done = 0; done < count; ) {
+      int token = firstToken + done;
+      int block = blocks[token / shape.blockSize()];
+      int first = token % shape.blockSize();
+      int run = Math.min(count - done, shape.blockSize() - first);
+      copy.copy(layer, block, first, run, wire, done, count);
+      done += run;
+    }
+    buffer.position(buffer.position() + count * 2 * rowFloats() * Float.BYTES);
+  }
+
   private void exportRun(
       int layer, int block, int first, int run, FloatBuffer wire, int at, int count) {
     FloatBuffer cache = buffer(layer, block);

@@ -14,14 +14,7 @@ final class CpuRopeTable implements RopeTable {
   private float[] sin;
 
   CpuRopeTable(int positions, int rotaryDim, RopeLayout layout, FloatBuffer cos, FloatBuffer sin) {
-    if (positions < 1 || rotaryDim < 2 || rotaryDim % 2 != 0) {
-      throw new IllegalArgumentException(
-          "A rope table of " + positions + " positions and rotaryDim " + rotaryDim);
-    }
-    int size = Math.multiplyExact(positions, rotaryDim / 2);
-    if (cos.remaining() < size || sin.remaining() < size) {
-      throw new IllegalArgumentException("cos and sin must hold " + size + " elements");
-    }
+    int size = RopeTable.requireComplete(positions, rotaryDim, cos, sin);
     this.positions = positions;
     this.rotaryDim = rotaryDim;
     this.layout = layout;

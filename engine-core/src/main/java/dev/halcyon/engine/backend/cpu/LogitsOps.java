@@ -127,21 +127,8 @@ final class LogitsOps {
   }
 
   void reduce(DeviceBuffer logits, int rows, int cols, PromptLogprobs out, int firstEntry) {
-    if (rows < 0 || cols < 1 || out.topK() > cols) {
-      throw new IllegalArgumentException(
-          "rows " + rows + ", cols " + cols + " for the top " + out.topK());
-    }
-    if (firstEntry < 0 || firstEntry > out.entries() - rows) {
-      throw new IllegalArgumentException(
-          rows + " rows from entry " + firstEntry + " of " + out.entries());
-    }
+    out.requireReducible(rows, cols, firstEntry);
     FloatBuffer values = floats(logits, (long) rows * cols, "logits");
-    for (int row = 0; row < rows; row++) {
-      if (out.target(firstEntry + row) >= cols) {
-        throw new IllegalArgumentException(
-            "Entry " + (firstEntry + row) + " scores a token outside of " + cols + " columns");
-      }
-    }
     pool.run(
         rows,
         (row, worker) -> {

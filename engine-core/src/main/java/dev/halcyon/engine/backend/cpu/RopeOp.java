@@ -28,7 +28,7 @@ final class RopeOp {
     cpuBatch.checkFor(kv);
     Batch batch = cpuBatch.batch();
     if (rope != null) {
-      checkPositions(batch, rope);
+      rope.requirePositions(batch);
     }
     int cols = spec.packedCols();
     int queryCols = spec.queryHeads() * spec.headDim();
@@ -48,19 +48,6 @@ final class RopeOp {
             store(values, spec, kv, layer, batch.slots()[row]);
           }
         });
-  }
-
-  private static void checkPositions(Batch batch, CpuRopeTable rope) {
-    for (int row = 0; row < batch.rows(); row++) {
-      if (batch.positions()[row] >= rope.positions()) {
-        throw new IllegalArgumentException(
-            "Position "
-                + batch.positions()[row]
-                + " is past a rope table of "
-                + rope.positions()
-                + " positions");
-      }
-    }
   }
 
   private static void rotate(float[] x, int heads, int headDim, CpuRopeTable rope, int position) {
