@@ -7,6 +7,8 @@ import dev.halcyon.engine.backend.DType;
 /** Attention over the KV cache: sequences of one row go one way, those of several another. */
 final class AttentionOp implements AutoCloseable {
 
+  private static final int NO_WINDOW = 1 << 30;
+
   private final DecodeAttentionOp decode;
   private final PrefillAttentionOp prefill;
 
@@ -25,24 +27,31 @@ final class AttentionOp implements AutoCloseable {
    * @param qkv the address of packed rows with rotated queries
    */
   void run(CudaBatch batch, long qkv, AttentionSpec spec, CudaKvStorage kv, int layer, long out) {
-    int single = single(batch.batch());
-    if (single > 0) {
+    boolean single = false;
+    boolean several = false;
+    Batch rows = batch.batch();
+    for (int s = 0; s < rows.sequences(); s++) {
+      int count = rows.rowStart()[s + 1] - rows.rowStart()[s];
+      single |= count == 1;
+      several |= count > 1;
+    }
+    if (single) {
       decode.run(batch, qkv, spec, kv, layer, out);
     }
-    if (single < batch.batch().sequences()) {
+    if (several) {
       prefill.run(batch, qkv, spec, kv.shape(), kv.keys(layer), kv.values(layer), out);
     }
   }
 
-  /** How many sequences have one row. */
-  private static int single(Batch batch) {
-    int count = 0;
-    for (int s = 0; s < batch.sequences(); s++) {
-      if (batch.rowStart()[s + 1] - batch.rowStart()[s] == 1) {
-        count++;
-      }
-    }
-    return count;
+  /** How many positions a row sees; more than any context for all. */
+  static int window(AttentionSpec spec) {
+    return spec.slidingWindow() == 0 ? NO_WINDOW : Math.min(spec.slidingWindow(), NO_WINDOW);
+  }
+
+  /** What to throw for heads that no kernel takes. */
+  static IllegalArgumentException tooLarge(int headDim) {
+    return new IllegalArgumentException(
+        "headDim is " + headDim + ", and attention on a GPU takes up to 256");
   }
 
   @Override

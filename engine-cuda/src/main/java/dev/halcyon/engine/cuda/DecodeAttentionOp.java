@@ -14,9 +14,6 @@ final class DecodeAttentionOp implements AutoCloseable {
   private static final int[] HEADS = {1, 2, 4, 8};
   private static final int THREADS = 128;
 
-  /** More than any context. */
-  private static final int NO_WINDOW = 1 << 30;
-
   /** Splits of fewer keys cost more to add up than they win. */
   private static final int LEAST_KEYS = 256;
 
@@ -101,7 +98,7 @@ final class DecodeAttentionOp implements AutoCloseable {
         .i32(spec.kvHeads())
         .i32(spec.headDim())
         .i32(Integer.numberOfTrailingZeros(kv.shape().blockSize()))
-        .i32(spec.slidingWindow() == 0 ? NO_WINDOW : Math.min(spec.slidingWindow(), NO_WINDOW))
+        .i32(AttentionOp.window(spec))
         .f32(spec.scale())
         .f32(spec.softcap())
         .i32(splits)
@@ -114,10 +111,7 @@ final class DecodeAttentionOp implements AutoCloseable {
     return variants.stream()
         .filter(variant -> headDim <= variant.headDim() && variant.heads() == heads)
         .findFirst()
-        .orElseThrow(
-            () ->
-                new IllegalArgumentException(
-                    "headDim is " + headDim + ", and attention on a GPU takes up to 256"));
+        .orElseThrow(() -> AttentionOp.tooLarge(headDim));
   }
 
   /**

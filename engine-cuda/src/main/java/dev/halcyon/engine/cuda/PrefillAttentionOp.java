@@ -1,7 +1,6 @@
 package dev.halcyon.engine.cuda;
 
 import dev.halcyon.engine.backend.AttentionSpec;
-import dev.halcyon.engine.backend.Batch;
 import dev.halcyon.engine.backend.DType;
 import dev.halcyon.engine.backend.KvShape;
 import java.util.List;
@@ -18,22 +17,18 @@ final class PrefillAttentionOp implements AutoCloseable {
   private static final int[] TENSOR_HEAD_DIMS = {64, 80, 96, 128, 192, 256};
   private static final int[] TILED_HEAD_DIMS = {64, 128, 256};
 
-  /** More than any context. */
-  private static final int NO_WINDOW = 1 << 30;
-
   private static final int MAX_GRID_ROWS = 65535;
 
   /** Blocks of attention_prefill.cu that a multiprocessor of 228 KiB runs at once. */
   private static final int BLOCKS_AT_ONCE = 2;
 
   private final Launch launch;
-  private final CudaMemory memory;
   private final PrefillWork work;
   private final int places;
   private final int group;
   private final Tensor tensor;
   private final List<PrefillTiles> tiled;
-  private CudaBuffer parts;
+  private final DeviceScratch parts;
 
   /**
    * The kernels for tensor cores.
@@ -69,19 +64,9 @@ final class PrefillAttentionOp implements AutoCloseable {
       long values,
       long out) {
 
-    boolean hasPrompts() {
-      Batch rows = batch.batch();
-      return IntStream.range(0, rows.sequences())
-          .anyMatch(s -> rows.rowStart()[s + 1] - rows.rowStart()[s] > 1);
-    }
-
     /** Those kernels copy 16 bytes at once, and take the largest raw score for the largest one. */
     boolean suitsTensors() {
       return (qkv | keys | values | out) % 16 == 0 && spec.scale() > 0;
-    }
-
-    int window() {
-      return spec.slidingWindow() == 0 ? NO_WINDOW : Math.min(spec.slidingWindow(), NO_WINDOW);
     }
   }
 
@@ -93,7 +78,7 @@ final class PrefillAttentionOp implements AutoCloseable {
       UploadRing uploads,
       DType activations) {
     this.launch = launch;
-    this.memory = memory;
+    parts = new DeviceScratch(memory, "parts of attention");
     work = new PrefillWork(memory, uploads);
     places = BLOCKS_AT_ONCE * context.device().multiprocessors();
     group = Groups.of(activations);
@@ -105,7 +90,7 @@ final class PrefillAttentionOp implements AutoCloseable {
   }
 
   /**
-   * Writes the results of the rows of those sequences alone.
+   * Writes the results of the rows of those sequences alone; there is one at least.
    *
    * @param qkv the address of packed rows with rotated queries
    * @param keys the address of one layer's keys, [blocks, heads, blockSize, headDim]
@@ -122,17 +107,18 @@ final class PrefillAttentionOp implements AutoCloseable {
       long out) {
     Call call = new Call(batch, qkv, spec, shape, keys, values, out);
     int queriesOfKvHead = spec.queryHeads() / spec.kvHeads();
-    if (!call.hasPrompts()) {
-      return;
-    }
     if (tensor.tiles().isEmpty() || spec.headDim() % group != 0 || !call.suitsTensors()) {
       PrefillTiles tiles = fit(tiled, spec.headDim());
-      attend(call, tiles, new PrefillWork.Key(queriesOfKvHead, tiles.rows(), call.window(), 0), 0);
+      attend(
+          call,
+          tiles,
+          new PrefillWork.Key(queriesOfKvHead, tiles.rows(), AttentionOp.window(spec), 0),
+          0);
     } else {
       PrefillTiles tiles = fit(tensor.tiles(), spec.headDim());
       PrefillWork.Key key =
           new PrefillWork.Key(
-              queriesOfKvHead, tiles.rows(), call.window(), places / spec.kvHeads());
+              queriesOfKvHead, tiles.rows(), AttentionOp.window(spec), places / spec.kvHeads());
       long slots = partSlots(tiles, spec);
       attend(call, tiles, key, slots);
       join(call, tiles, work.joins(batch, key), slots);
@@ -143,21 +129,13 @@ final class PrefillAttentionOp implements AutoCloseable {
     return list.stream()
         .filter(tiles -> headDim <= tiles.maxHeadDim())
         .findFirst()
-        .orElseThrow(
-            () ->
-                new IllegalArgumentException(
-                    "headDim is " + headDim + ", and attention on a GPU takes up to 256"));
+        .orElseThrow(() -> AttentionOp.tooLarge(headDim));
   }
 
   /** Room for the most parts that there can be, so that the first step finds out if it is there. */
   private long partSlots(PrefillTiles tiles, AttentionSpec spec) {
     long bytes = (long) places * tiles.rows() * (spec.headDim() + 2) * Float.BYTES;
-    if (parts == null || parts.bytes() < bytes) {
-      CudaBuffer larger = memory.allocateOwn(bytes, "parts of attention");
-      close(parts);
-      parts = larger;
-    }
-    return parts.address();
+    return parts.atLeast(bytes);
   }
 
   private void attend(Call call, PrefillTiles tiles, PrefillWork.Key key, long slots) {
@@ -203,20 +181,14 @@ final class PrefillAttentionOp implements AutoCloseable {
         .i32(spec.kvHeads())
         .i32(spec.headDim())
         .i32(Integer.numberOfTrailingZeros(call.shape().blockSize()))
-        .i32(call.window())
+        .i32(AttentionOp.window(call.spec()))
         .f32(spec.scale())
         .f32(spec.softcap());
-  }
-
-  private static void close(CudaBuffer buffer) {
-    if (buffer != null) {
-      buffer.close();
-    }
   }
 
   @Override
   public void close() {
     work.close();
-    close(parts);
+    parts.close();
   }
 }
