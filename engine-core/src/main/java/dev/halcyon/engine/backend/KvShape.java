@@ -1,5 +1,8 @@
 package dev.halcyon.engine.backend;
 
+import java.nio.ByteBuffer;
+import java.util.Objects;
+
 /**
  * The shape of a paged KV cache.
  *
@@ -33,5 +36,45 @@ public record KvShape(int layers, int blocks, int blockSize, int heads, int head
    */
   public long blockBytes(int elementBytes) {
     return 2L * layers * blockSize * heads * headDim * elementBytes;
+  }
+
+  /**
+   * Checks the number of a block.
+   *
+   * @throws IllegalArgumentException if there is no such block
+   */
+  public void requireBlock(int block) {
+    if (block < 0 || block >= blocks) {
+      throw new IllegalArgumentException(
+          "Block " + block + " is outside a cache of " + blocks + " blocks");
+    }
+  }
+
+  /**
+   * Checks the arguments of {@link KvStorage#exportTokens} and {@link KvStorage#importTokens}.
+   *
+   * @param elementBytes the size of an element
+   * @return the bytes that keys and values of the tokens take
+   * @throws IndexOutOfBoundsException if there is no such layer
+   * @throws IllegalArgumentException if there are no such tokens or blocks, or the buffer is too
+   *     small
+   */
+  public long requireTokens(
+      int layer, int[] table, int firstToken, int count, int elementBytes, ByteBuffer buffer) {
+    Objects.checkIndex(layer, layers);
+    long room = (long) table.length * blockSize;
+    if (firstToken < 0 || count < 1 || firstToken + (long) count > room) {
+      throw new IllegalArgumentException(
+          count + " tokens from " + firstToken + " are outside of " + room);
+    }
+    for (int i = firstToken / blockSize; i <= (firstToken + count - 1) / blockSize; i++) {
+      requireBlock(table[i]);
+    }
+    long bytes = 2L * count * heads * headDim * elementBytes;
+    if (buffer.remaining() < bytes) {
+      throw new IllegalArgumentException(
+          "the buffer has " + buffer.remaining() + " bytes, needs " + bytes);
+    }
+    return bytes;
   }
 }

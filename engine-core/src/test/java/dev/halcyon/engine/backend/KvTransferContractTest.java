@@ -7,6 +7,7 @@ import dev.halcyon.engine.logits.DeviceBuffer;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.Arrays;
+import java.util.Random;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -34,7 +35,7 @@ public abstract class KvTransferContractTest {
 
   @BeforeEach
   void openBackend() {
-    backend = open(new BackendOptions(1, 16L << 20, 1L << 20, 0));
+    backend = open(new BackendOptions(1, 32L << 20, 1L << 20, 0));
     harness = new BackendHarness(backend);
   }
 
@@ -86,6 +87,39 @@ public abstract class KvTransferContractTest {
       }
       assertThat(attention(b, to, target)).isEqualTo(attention(a, from, source));
     }
+  }
+
+  /**
+   * Heads of all alignments, and more bytes than a backend is likely to copy at once. Every byte is
+   * below 64, so that no element is a NaN, whatever its type.
+   */
+  @ParameterizedTest
+  @CsvSource({"3, 80, 2011", "1, 6, 1201", "2, 2, 40", "5, 128, 700", "1, 256, 1", "3, 4, 500"})
+  void manyTokensOfAllSizesOfHeads(int heads, int dim, int tokens) {
+    int[] small = reversed((tokens + 3) / 4);
+    int[] large = reversed((tokens + 63) / 64);
+    byte[] bytes = new byte[tokens * 2 * heads * dim * backend.activationType().bytes()];
+    Random random = new Random(tokens);
+    for (int i = 0; i < bytes.length; i++) {
+      bytes[i] = (byte) random.nextInt(64);
+    }
+    try (KvStorage a = backend.allocateKv(new KvShape(1, small.length, 4, heads, dim));
+        KvStorage b = backend.allocateKv(new KvShape(2, large.length, 64, heads, dim))) {
+      a.importTokens(0, small, 0, tokens, ByteBuffer.wrap(bytes));
+      ByteBuffer direct = ByteBuffer.allocateDirect(bytes.length);
+      a.exportTokens(0, small, 0, tokens, direct);
+      assertThat(direct.flip().mismatch(ByteBuffer.wrap(bytes))).isEqualTo(-1);
+      b.importTokens(1, large, 0, tokens, direct);
+      ByteBuffer again = ByteBuffer.allocate(bytes.length);
+      b.exportTokens(1, large, 0, tokens, again);
+      assertThat(again.flip().mismatch(ByteBuffer.wrap(bytes))).isEqualTo(-1);
+      b.exportTokens(0, large, 0, tokens, again.clear());
+      assertThat(again.array()).containsOnly(0);
+    }
+  }
+
+  private static int[] reversed(int count) {
+    return IntStream.range(0, count).map(i -> count - 1 - i).toArray();
   }
 
   @Test

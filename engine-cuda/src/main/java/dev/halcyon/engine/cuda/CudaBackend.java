@@ -42,6 +42,7 @@ final class CudaBackend implements Backend {
   private final NormOps norms;
   private final ConvertOps convert;
   private final TransferOps transfers;
+  private final KvTransferOp kvTransfers;
   private final LinearOp linear;
   private final RopeOp rope;
   private final AttentionOp attention;
@@ -67,6 +68,7 @@ final class CudaBackend implements Backend {
     norms = new NormOps(library, launch, activations);
     convert = new ConvertOps(library, launch);
     transfers = new TransferOps(context, own(new Readback(context)));
+    kvTransfers = own(new KvTransferOp(library, launch, context, memory, uploads));
     linear = own(new LinearOp(context, memory, activations, rowOps, convert));
     rope = new RopeOp(library, launch, activations);
     attention = own(new AttentionOp(context, memory, library, launch, uploads, activations));
@@ -145,7 +147,8 @@ final class CudaBackend implements Backend {
   @Override
   public KvStorage allocateKv(KvShape shape) {
     context.enter();
-    CudaKvStorage kv = new CudaKvStorage(shape, context, memory, transfers, activations);
+    CudaKvStorage kv =
+        new CudaKvStorage(shape, context, memory, transfers, kvTransfers, activations);
     blockSize = Math.min(blockSize, shape.blockSize());
     return kv;
   }

@@ -4,6 +4,7 @@ import dev.halcyon.engine.backend.AttentionSpec;
 import dev.halcyon.engine.backend.DType;
 import dev.halcyon.engine.backend.KvShape;
 import dev.halcyon.engine.backend.KvStorage;
+import java.nio.ByteBuffer;
 
 /**
  * The paged KV cache, of activations: [layers, 2 (keys, values), blocks, heads, blockSize,
@@ -14,6 +15,8 @@ final class CudaKvStorage implements KvStorage {
   private final CudaContext context;
   private final KvShape shape;
   private final TransferOps transfers;
+  private final KvTransferOp kvTransfers;
+  private final int elementBytes;
   private final CudaBuffer buffer;
   private final long blockBytes;
   private CudaBatch checked;
@@ -26,12 +29,15 @@ final class CudaKvStorage implements KvStorage {
       CudaContext context,
       CudaMemory memory,
       TransferOps transfers,
+      KvTransferOp kvTransfers,
       DType activations) {
     shape.requireValid();
     this.context = context;
     this.shape = shape;
     this.transfers = transfers;
-    blockBytes = (long) shape.blockSize() * shape.heads() * shape.headDim() * activations.bytes();
+    this.kvTransfers = kvTransfers;
+    elementBytes = activations.bytes();
+    blockBytes = (long) shape.blockSize() * shape.heads() * shape.headDim() * elementBytes;
     long bytes = Math.multiplyExact(2L * shape.layers() * shape.blocks(), blockBytes);
     buffer = memory.allocate(bytes, "the KV cache");
   }
@@ -74,8 +80,8 @@ final class CudaKvStorage implements KvStorage {
 
   @Override
   public void copyBlock(int from, int to) {
-    requireBlock(from);
-    requireBlock(to);
+    shape.requireBlock(from);
+    shape.requireBlock(to);
     if (from == to) {
       return;
     }
@@ -85,11 +91,27 @@ final class CudaKvStorage implements KvStorage {
     }
   }
 
-  private void requireBlock(int block) {
-    if (block < 0 || block >= shape.blocks()) {
-      throw new IllegalArgumentException(
-          "Block " + block + " is outside a cache of " + shape.blocks() + " blocks");
-    }
+  @Override
+  public boolean transferable() {
+    return true;
+  }
+
+  @Override
+  public void exportTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer to) {
+    kvTransfers.exportTokens(tokens(layer, blocks, firstToken, count, to), to);
+  }
+
+  @Override
+  public void importTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer from) {
+    kvTransfers.importTokens(tokens(layer, blocks, firstToken, count, from), from);
+  }
+
+  private KvTransferOp.Tokens tokens(
+      int layer, int[] blocks, int firstToken, int count, ByteBuffer buffer) {
+    long bytes = shape.requireTokens(layer, blocks, firstToken, count, elementBytes, buffer);
+    context.enter();
+    return new KvTransferOp.Tokens(
+        shape, keys(layer), values(layer), blocks, firstToken, count, elementBytes, bytes);
   }
 
   @Override

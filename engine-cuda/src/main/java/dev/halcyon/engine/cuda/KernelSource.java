@@ -12,6 +12,7 @@ enum KernelSource {
   NORMS("norms.cu"),
   CONVERT("convert.cu"),
   ROPE("rope.cu"),
+  KV_TRANSFER("kv_transfer.cu"),
   ATTENTION_DECODE("attention_decode.cu"),
   ATTENTION_PREFILL("attention_prefill.cu"),
   ATTENTION_TILED("attention_tiled.cu"),

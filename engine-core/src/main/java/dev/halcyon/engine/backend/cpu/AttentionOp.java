@@ -184,7 +184,7 @@ final class AttentionOp {
     boolean direct = blockSize % kernels.lanes() == 0;
     for (int at = from; at < to; at += blockSize) {
       int block = call.batch().blockTables()[sequence][(tileStart + at) / blockSize];
-      call.kv().checkBlock(block);
+      call.kv().shape().requireBlock(block);
       FloatBuffer buffer = call.kv().buffer(call.layer(), block);
       buffer.get(call.kv().keys(block, head), own.block, 0, dim * blockSize);
       buffer.get(call.kv().values(block, head), own.values, at * dim, dim * blockSize);

@@ -8,7 +8,6 @@ import java.nio.ByteOrder;
 import java.nio.FloatBuffer;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Objects;
 
 /**
  * The paged KV cache, float32. A block of a layer is contiguous: for each head its keys as
@@ -88,8 +87,8 @@ final class CpuKvStorage implements KvStorage {
     if (closed) {
       throw new IllegalStateException("The KV cache is closed");
     }
-    checkBlock(from);
-    checkBlock(to);
+    shape.requireBlock(from);
+    shape.requireBlock(to);
     if (from == to) {
       return;
     }
@@ -181,30 +180,8 @@ final class CpuKvStorage implements KvStorage {
     if (closed) {
       throw new IllegalStateException("The KV cache is closed");
     }
-    Objects.checkIndex(layer, shape.layers());
-    long room = (long) blocks.length * shape.blockSize();
-    if (firstToken < 0 || count < 1 || firstToken + (long) count > room) {
-      throw new IllegalArgumentException(
-          count + " tokens from " + firstToken + " are outside of " + room);
-    }
-    for (int i = firstToken / shape.blockSize();
-        i <= (firstToken + count - 1) / shape.blockSize();
-        i++) {
-      checkBlock(blocks[i]);
-    }
-    long bytes = count * 2L * rowFloats() * Float.BYTES;
-    if (buffer.remaining() < bytes) {
-      throw new IllegalArgumentException(
-          "the buffer has " + buffer.remaining() + " bytes, needs " + bytes);
-    }
+    shape.requireTokens(layer, blocks, firstToken, count, Float.BYTES, buffer);
     return buffer.slice().order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer();
-  }
-
-  void checkBlock(int block) {
-    if (block < 0 || block >= shape.blocks()) {
-      throw new IllegalArgumentException(
-          "Block " + block + " is outside a cache of " + shape.blocks() + " blocks");
-    }
   }
 
   @Override
