@@ -11,15 +11,15 @@ import java.util.function.IntSupplier;
  *
  * @param openTransfers how many transfers they know of
  */
-record Ends(KvTransport context, KvTransport generation, IntSupplier openTransfers) {
+public record Ends(KvTransport context, KvTransport generation, IntSupplier openTransfers) {
 
-  static Ends inProcess() {
+  public static Ends inProcess() {
     InProcessTransport transport = new InProcessTransport();
     return new Ends(transport, transport, transport::openTransfers);
   }
 
   /** Pieces of 2 KiB, so that small prompts take several of them. */
-  static Ends tcp() {
+  public static Ends tcp() {
     TcpTransport context = new TcpTransport(TcpOptions.builder().token("t").build());
     TcpTransport generation =
         new TcpTransport(TcpOptions.builder().listen(false).token("t").pieceBytes(2048).build());

@@ -3,7 +3,7 @@ package dev.halcyon.engine.disagg;
 class InProcessSplitTest extends SplitContract {
 
   @Override
-  Ends ends() {
+  protected Ends ends() {
     return Ends.inProcess();
   }
 }

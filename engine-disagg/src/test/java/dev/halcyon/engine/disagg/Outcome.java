@@ -1,6 +1,7 @@
 package dev.halcyon.engine.disagg;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
 
 import dev.halcyon.engine.FinishReason;
 import dev.halcyon.engine.GenerationDelta;
@@ -113,7 +114,7 @@ record Outcome(
       assertThat(ids).isEqualTo(output.ids());
       assertThat(logprobs).isEqualTo(output.logprobs() == null ? List.of() : output.logprobs());
       assertSameRows(
-          "streamed logits", output.logits() == null ? List.of() : output.logits(), logits);
+          "streamed logits", output.logits() == null ? List.of() : output.logits(), logits, 0);
       assertThat(reason).isEqualTo(output.finishReason());
     }
     for (int i = 0; i < deltas.size(); i++) {
@@ -124,6 +125,16 @@ record Outcome(
   }
 
   void assertSame(Outcome whole) {
+    assertSame(whole, 0);
+  }
+
+  /**
+   * Requires equal outcomes.
+   *
+   * @param rounding how far values may lie apart, as part of the largest logit of a row; 0 where
+   *     they have to be the same bit by bit
+   */
+  void assertSame(Outcome whole, double rounding) {
     assertThat(promptIds).isEqualTo(whole.promptIds);
     assertThat(outputs).hasSameSizeAs(whole.outputs);
     for (int i = 0; i < outputs.size(); i++) {
@@ -134,22 +145,60 @@ record Outcome(
       assertThat(mine.finishReason).as("finish reason").isEqualTo(other.finishReason);
       assertThat(mine.stopString).as("stop string").isEqualTo(other.stopString);
       assertThat(mine.stopTokenId).as("stop id").isEqualTo(other.stopTokenId);
-      assertThat(mine.logprobs).as("logprobs").isEqualTo(other.logprobs);
-      assertSameRows("generation logits", other.logits, mine.logits);
+      assertSameLogprobs("logprobs", other.logprobs, mine.logprobs, rounding);
+      assertSameRows("generation logits", other.logits, mine.logits, rounding);
     }
-    assertSameRows("context logits", whole.contextLogits, contextLogits);
-    assertThat(promptLogprobs).as("prompt logprobs").isEqualTo(whole.promptLogprobs);
+    assertSameRows("context logits", whole.contextLogits, contextLogits, rounding);
+    assertSameLogprobs("prompt logprobs", whole.promptLogprobs, promptLogprobs, rounding);
     assertThat(usage).as("usage").isEqualTo(whole.usage);
   }
 
-  private static void assertSameRows(String what, List<int[]> expected, List<int[]> rows) {
+  private static void assertSameRows(
+      String what, List<int[]> expected, List<int[]> rows, double rounding) {
     if (expected == null) {
       assertThat(rows).as(what).isNull();
       return;
     }
     assertThat(rows).as(what).hasSameSizeAs(expected);
     for (int i = 0; i < rows.size(); i++) {
-      assertThat(Arrays.equals(rows.get(i), expected.get(i))).as("%s, row %d", what, i).isTrue();
+      if (rounding == 0) {
+        assertThat(Arrays.equals(rows.get(i), expected.get(i))).as("%s, row %d", what, i).isTrue();
+      } else {
+        assertThat(distance(rows.get(i), expected.get(i)))
+            .as("%s, row %d", what, i)
+            .isLessThanOrEqualTo(rounding);
+      }
+    }
+  }
+
+  /** How far two rows lie apart at most, as part of the largest value. */
+  private static double distance(int[] row, int[] expected) {
+    double largest = 0;
+    double distance = 0;
+    for (int i = 0; i < expected.length; i++) {
+      float value = Float.intBitsToFloat(expected[i]);
+      largest = Math.max(largest, Math.abs(value));
+      distance = Math.max(distance, Math.abs(Float.intBitsToFloat(row[i]) - value));
+    }
+    return distance / largest;
+  }
+
+  private static void assertSameLogprobs(
+      String what, List<TokenLogprobs> expected, List<TokenLogprobs> logprobs, double rounding) {
+    if (rounding == 0 || expected == null) {
+      assertThat(logprobs).as(what).isEqualTo(expected);
+      return;
+    }
+    assertThat(logprobs).as(what).hasSameSizeAs(expected);
+    for (int i = 0; i < expected.size(); i++) {
+      TokenLogprobs entry = logprobs.get(i);
+      TokenLogprobs other = expected.get(i);
+      assertThat(entry.tokenId()).as("%s, %d", what, i).isEqualTo(other.tokenId());
+      // Logits of a row lie within some tens of each other, and a logprob is a difference of two.
+      assertThat((double) entry.chosen().logprob())
+          .as("%s, %d", what, i)
+          .isCloseTo(other.chosen().logprob(), within(100 * rounding));
+      assertThat(entry.entries()).as("%s, %d", what, i).hasSameSizeAs(other.entries());
     }
   }
 }

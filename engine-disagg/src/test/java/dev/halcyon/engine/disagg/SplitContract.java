@@ -10,6 +10,7 @@ import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.PrefixReuse;
 import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.TestBackend;
 import dev.halcyon.engine.TinyCheckpoint;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -25,20 +26,32 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Ends, text, caches and batches of split requests, against one engine. */
+/**
+ * Ends, text, caches and batches of split requests, against one engine. A test for a way between
+ * engines, or for another backend, extends this.
+ */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
-abstract class SplitContract {
+public abstract class SplitContract {
 
   private Path model;
   private SplitRig rig;
 
   /** Opens a way between engines. */
-  abstract Ends ends();
+  protected abstract Ends ends();
+
+  /** What the engines compute on. */
+  protected TestBackend backend() {
+    return TestBackend.CPU;
+  }
+
+  private SplitRig rig(Path path, Ends ends, UnaryOperator<EngineBuilder> both) {
+    return SplitRig.of(backend(), path, ends, both, b -> b, b -> b);
+  }
 
   @BeforeAll
   void open(@TempDir Path directory) {
     model = TinyCheckpoint.write(directory);
-    rig = SplitRig.of(model, ends(), UnaryOperator.identity());
+    rig = rig(model, ends(), b -> b);
   }
 
   @AfterAll
@@ -53,7 +66,7 @@ abstract class SplitContract {
     Outcome split = rig.split(request);
     assertThat(split.outputs().get(0).finishReason()).isEqualTo(FinishReason.LENGTH);
     assertThat(split.outputs().get(0).logits()).hasSize(1);
-    split.assertSame(rig.whole(request));
+    rig.assertSame(split, rig.whole(request));
     try (GenerationResult result = rig.submitContext(request).await()) {
       assertThat(result.disaggParams()).isNull();
     }
@@ -67,7 +80,7 @@ abstract class SplitContract {
           request(2, all().stopTokenIds(Set.of(first)).includeStopInOutput(include));
       Outcome split = rig.split(request);
       assertThat(split.outputs().get(0).finishReason()).isEqualTo(FinishReason.STOP);
-      split.assertSame(rig.whole(request));
+      rig.assertSame(split, rig.whole(request));
     }
   }
 
@@ -76,7 +89,7 @@ abstract class SplitContract {
     GenerationRequest request = request(3, all().maxTokens(2));
     Outcome split = rig.split(request);
     assertThat(split.outputs().get(0).logits()).hasSize(2);
-    split.assertSame(rig.whole(request));
+    rig.assertSame(split, rig.whole(request));
   }
 
   @Test
@@ -87,7 +100,7 @@ abstract class SplitContract {
         GenerationRequest request = request(seed, all().stopTokenIds(Set.of(ids.get(1))));
         Outcome split = rig.split(request);
         assertThat(split.outputs().get(0).ids()).hasSize(1);
-        split.assertSame(rig.whole(request));
+        rig.assertSame(split, rig.whole(request));
         return;
       }
     }
@@ -104,7 +117,7 @@ abstract class SplitContract {
         Outcome split = rig.split(request);
         assertThat(split.outputs().get(1).ids()).isEmpty();
         assertThat(split.outputs().get(0).ids()).hasSizeGreaterThan(1);
-        split.assertSame(rig.whole(request));
+        rig.assertSame(split, rig.whole(request));
         return;
       }
     }
@@ -120,7 +133,7 @@ abstract class SplitContract {
           .detokenize(new int[] {whole.outputs().get(0).ids().get(0)})
           .contains("\ufffd")) {
         found++;
-        rig.split(request).assertSame(whole);
+        rig.assertSame(rig.split(request), whole);
       }
     }
   }
@@ -128,12 +141,12 @@ abstract class SplitContract {
   @ParameterizedTest
   @CsvSource({"true", "false"})
   void aStopStringOverTheFirstTwoTokens(boolean include) {
-    try (SplitRig story = SplitRig.of(null, ends(), UnaryOperator.identity())) {
+    try (SplitRig story = rig(null, ends(), b -> b)) {
       SamplingParams.Builder params = all().maxTokens(12).temperature(0.0);
       String prompt = "Once upon a time";
       GenerationRequest plain = GenerationRequest.of(prompt, params.build());
       Outcome whole = story.whole(plain);
-      story.split(plain).assertSame(whole);
+      story.assertSame(story.split(plain), whole);
       List<Integer> ids = whole.outputs().get(0).ids();
       String first = story.whole.detokenize(new int[] {ids.get(0)});
       String two = story.whole.detokenize(new int[] {ids.get(0), ids.get(1)});
@@ -144,7 +157,7 @@ abstract class SplitContract {
               prompt, params.stop(List.of(stop)).includeStopInOutput(include).build());
       Outcome split = story.split(request);
       assertThat(split.outputs().get(0).stopString()).isEqualTo(stop);
-      split.assertSame(story.whole(request));
+      story.assertSame(split, story.whole(request));
       // One that begins with the first token and never comes: held back, then shown.
       String never = two.substring(first.length() - 1) + "\u0000";
       story.assertSame(GenerationRequest.of(prompt, params.stop(List.of(never)).build()));
@@ -174,7 +187,8 @@ abstract class SplitContract {
       Outcome split =
           Outcome.of(
               rig.decode.submit(request.toBuilder().disaggParams(first.disaggParams()).build()));
-      split.assertSame(
+      rig.assertSame(
+          split,
           rig.whole(
               GenerationRequest.of(
                   request.promptIds(), request.params().toBuilder().seed(seed).build())));
@@ -186,9 +200,10 @@ abstract class SplitContract {
   void blocksOfDifferentSizes(int prefillBlock, int decodeBlock) {
     try (SplitRig other =
         SplitRig.of(
+            backend(),
             model,
             ends(),
-            UnaryOperator.identity(),
+            b -> b,
             b -> b.kvBlockSize(prefillBlock),
             b -> b.kvBlockSize(decodeBlock))) {
       for (int seed = 40; seed < 43; seed++) {
@@ -201,7 +216,7 @@ abstract class SplitContract {
   @Test
   void contextsInChunks() {
     UnaryOperator<EngineBuilder> chunks = b -> b.maxBatchTokens(7);
-    try (SplitRig other = SplitRig.of(model, ends(), chunks)) {
+    try (SplitRig other = rig(model, ends(), chunks)) {
       other.assertSame(request(50, all()));
       other.assertSame(request(51, all().n(3).temperature(1.0).seed(5L)));
       other.assertClean();
@@ -214,7 +229,7 @@ abstract class SplitContract {
     WatchedTransport context = new WatchedTransport(ends.context());
     WatchedTransport generation = new WatchedTransport(ends.generation());
     Ends watched = new Ends(context, generation, ends.openTransfers());
-    try (SplitRig other = SplitRig.of(model, watched, UnaryOperator.identity())) {
+    try (SplitRig other = rig(model, watched, b -> b)) {
       // 61 tokens: blocks of 16 leave 48 that are whole and short of the last token.
       int[] prompt = new Random(60).ints(61, 1, TinyCheckpoint.VOCAB).toArray();
       SamplingParams params =
@@ -222,7 +237,7 @@ abstract class SplitContract {
       GenerationRequest request = GenerationRequest.of(prompt, params);
       other.assertSame(request);
       Outcome again = other.split(request);
-      again.assertSame(other.whole(request));
+      other.assertSame(again, other.whole(request));
       assertThat(again.usage().cachedPromptTokens()).isEqualTo(48);
       assertThat(generation.firstTokens).containsExactly(0, 48);
       // On the generation side alone: the context side computes rows, and reads no cache.
@@ -243,7 +258,7 @@ abstract class SplitContract {
     // 12 blocks of 8 tokens on each side; a request may need up to 6.
     UnaryOperator<EngineBuilder> little =
         b -> b.capacityPolicy(policy).kvBlockSize(8).kvCacheTokens(96);
-    try (SplitRig other = SplitRig.of(model, ends(), little)) {
+    try (SplitRig other = rig(model, ends(), little)) {
       List<GenerationRequest> requests = new ArrayList<>();
       List<Outcome> expected = new ArrayList<>();
       List<GenerationHandle> contexts = new ArrayList<>();
@@ -265,7 +280,7 @@ abstract class SplitContract {
                 requests.get(i).toBuilder().disaggParams(first.disaggParams()).build()));
       }
       for (int i = 0; i < requests.size(); i++) {
-        Outcome.of(rest.get(i)).assertSame(expected.get(i));
+        other.assertSame(Outcome.of(rest.get(i)), expected.get(i));
       }
       other.assertClean();
     }

@@ -10,6 +10,7 @@ import dev.halcyon.engine.FinishReason;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.TestBackend;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
@@ -22,48 +23,53 @@ final class SplitRig implements AutoCloseable {
   final Engine whole;
   final Engine prefill;
   final Engine decode;
+  private final TestBackend backend;
   private final Ends ends;
   private int requests;
 
   private SplitRig(
+      TestBackend backend,
       Path model,
       Ends ends,
       UnaryOperator<EngineBuilder> both,
       UnaryOperator<EngineBuilder> onPrefill,
       UnaryOperator<EngineBuilder> onDecode) {
+    this.backend = backend;
     this.ends = ends;
-    whole = both.apply(engine(model)).build();
-    prefill = onPrefill.apply(both.apply(engine(model).kvTransport(ends.context()))).build();
-    decode = onDecode.apply(both.apply(engine(model).kvTransport(ends.generation()))).build();
-  }
-
-  /**
-   * @param ends of the way between the engines
-   * @param both options of all three engines
-   */
-  static SplitRig of(Path model, Ends ends, UnaryOperator<EngineBuilder> both) {
-    return of(model, ends, both, UnaryOperator.identity(), UnaryOperator.identity());
-  }
-
-  static SplitRig of(
-      Path model,
-      Ends ends,
-      UnaryOperator<EngineBuilder> both,
-      UnaryOperator<EngineBuilder> onPrefill,
-      UnaryOperator<EngineBuilder> onDecode) {
-    return new SplitRig(model, ends, both, onPrefill, onDecode);
+    whole = both.apply(engine(backend, model)).build();
+    prefill =
+        onPrefill.apply(both.apply(engine(backend, model).kvTransport(ends.context()))).build();
+    decode =
+        onDecode.apply(both.apply(engine(backend, model).kvTransport(ends.generation()))).build();
   }
 
   /**
    * @param model null for the default model
+   * @param ends of the way between the engines
+   * @param both options of all three engines
    */
-  private static EngineBuilder engine(Path model) {
-    EngineBuilder builder = Engine.builder();
+  static SplitRig of(Path model, Ends ends, UnaryOperator<EngineBuilder> both) {
+    return of(TestBackend.CPU, model, ends, both, b -> b, b -> b);
+  }
+
+  /** Engines with options of their own. */
+  static SplitRig of(
+      TestBackend backend,
+      Path model,
+      Ends ends,
+      UnaryOperator<EngineBuilder> both,
+      UnaryOperator<EngineBuilder> onPrefill,
+      UnaryOperator<EngineBuilder> onDecode) {
+    return new SplitRig(backend, model, ends, both, onPrefill, onDecode);
+  }
+
+  private static EngineBuilder engine(TestBackend backend, Path model) {
+    EngineBuilder builder = backend.engine();
     return (model == null ? builder.defaultModel() : builder.model(model))
         .threads(1)
         .maxBatchSize(4)
         .kvCacheTokens(1024)
-        .deviceMemoryBytes(64 << 20)
+        .deviceMemoryBytes(256 << 20)
         .kvTransferTimeout(Duration.ofSeconds(20))
         .integrityChecks(true);
   }
@@ -95,7 +101,12 @@ final class SplitRig implements AutoCloseable {
 
   void assertSame(GenerationRequest request) {
     Outcome expected = whole(request);
-    split(request).assertSame(expected);
+    assertSame(split(request), expected);
+  }
+
+  /** Requires that two outcomes of a request are equal, but for what the backend may round. */
+  void assertSame(Outcome split, Outcome expected) {
+    split.assertSame(expected, backend.rounding());
   }
 
   /** Requires that nothing of any request is left in the two engines. */

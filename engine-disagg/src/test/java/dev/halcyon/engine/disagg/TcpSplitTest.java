@@ -3,7 +3,7 @@ package dev.halcyon.engine.disagg;
 class TcpSplitTest extends SplitContract {
 
   @Override
-  Ends ends() {
+  protected Ends ends() {
     return Ends.tcp();
   }
 }
