@@ -166,6 +166,10 @@ public final class HttpService implements AutoCloseable {
     }
     listener = bound.channel();
     LOG.info("Listening on {}", url());
+    boolean local = ((InetSocketAddress) listener.localAddress()).getAddress().isLoopbackAddress();
+    if (!local && options.apiKey() == null) {
+      LOG.warn("Whoever reaches this address can use the model: there is no API key");
+    }
   }
 
   /** Waits until all connections are closed; false if that takes longer than it may. */

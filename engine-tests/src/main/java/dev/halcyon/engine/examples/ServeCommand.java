@@ -1,0 +1,329 @@
+package dev.halcyon.engine.examples;
+
+import dev.halcyon.engine.BackendChoice;
+import dev.halcyon.engine.DTypeChoice;
+import dev.halcyon.engine.Engine;
+import dev.halcyon.engine.EngineBuilder;
+import dev.halcyon.engine.EngineException;
+import dev.halcyon.engine.disagg.http.HttpOptions;
+import dev.halcyon.engine.disagg.http.HttpService;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.io.PrintWriter;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CountDownLatch;
+import java.util.function.Consumer;
+import picocli.CommandLine;
+import picocli.CommandLine.ArgGroup;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+
+/**
+ * Serves a model over HTTP until it is told to stop. Exits with 2 if an argument was wrong, with 1
+ * if the model or the address can't be used, and with 0 after a good end.
+ */
+@Command(
+    name = "serve",
+    description =
+        "Serves the embedded model, or a checkpoint of yours, over HTTP in OpenAI's form.",
+    footer = {
+      "",
+      "The environment's HALCYON_API_KEY, if set, is what clients have to send as their key."
+    },
+    sortOptions = false,
+    usageHelpAutoWidth = true)
+public final class ServeCommand implements Callable<Integer> {
+
+  private static final int FAILED = 1;
+  private static final int WRONG_ARGUMENT = 2;
+  private static final String KEY_VARIABLE = "HALCYON_API_KEY";
+
+  /** Where it listens, and to whom. */
+  private static final class Listening {
+
+    @Option(
+        names = "--host",
+        paramLabel = "ADDRESS",
+        description =
+            "The address to listen on; 0.0.0.0 for all of them. Default: ${DEFAULT-VALUE}, which"
+                + " other machines can't reach.")
+    private String host = "127.0.0.1";
+
+    @Option(
+        names = "--port",
+        paramLabel = "N",
+        description = "The port to listen on; 0 for a free one. Default: ${DEFAULT-VALUE}.")
+    private int port = 8000;
+
+    @Option(
+        names = "--model-name",
+        paramLabel = "NAME",
+        description = "What the model is called in requests. Default: its folder's name.")
+    private String modelName;
+
+    @Option(
+        names = "--api-key-file",
+        paramLabel = "FILE",
+        description =
+            "A file with the key that clients have to send, in place of the environment's.")
+    private Path apiKeyFile;
+
+    @Option(
+        names = "--tls-certificate",
+        paramLabel = "FILE",
+        description = "A certificate chain in PEM, to serve https.")
+    private Path certificate;
+
+    @Option(names = "--tls-key", paramLabel = "FILE", description = "Its private key in PEM.")
+    private Path key;
+
+    @Option(
+        names = "--allow-origin",
+        paramLabel = "ORIGIN",
+        description =
+            "A web page that browsers may call for, as https://example.org, or *; may be given"
+                + " several times. Default: none.")
+    private List<String> origins = List.of();
+  }
+
+  /** What requests may cost. */
+  private static final class Limits {
+
+    @Option(
+        names = "--max-connections",
+        paramLabel = "N",
+        description = "Open connections. Default: ${DEFAULT-VALUE}.")
+    private int connections = 1024;
+
+    @Option(
+        names = "--max-body-bytes",
+        paramLabel = "N",
+        description = "Bytes of a request's body. Default: ${DEFAULT-VALUE}.")
+    private int bodyBytes = 16 << 20;
+
+    @Option(
+        names = "--max-queued",
+        paramLabel = "N",
+        description =
+            "Requests that wait for their turn; more are refused for now. Default: ${DEFAULT-VALUE}.")
+    private int queued = 1024;
+
+    @Option(
+        names = "--request-timeout",
+        paramLabel = "SECONDS",
+        description = "How long a request may take. Default: ${DEFAULT-VALUE}.")
+    private long requestSeconds = 600;
+
+    @Option(
+        names = "--stall-timeout",
+        paramLabel = "SECONDS",
+        description =
+            "How long a client may read nothing before it is cut off. Default: ${DEFAULT-VALUE}.")
+    private long stallSeconds = 30;
+
+    @Option(
+        names = "--drain-timeout",
+        paramLabel = "SECONDS",
+        description =
+            "How long running requests have for their end when the server stops. Default:"
+                + " ${DEFAULT-VALUE}.")
+    private long drainSeconds = 30;
+  }
+
+  /** What computes. */
+  private static final class Computing {
+
+    @Option(
+        names = "--model",
+        paramLabel = "DIR",
+        description = "A checkpoint in Hugging Face layout. Default: the embedded model.")
+    private Path model;
+
+    @Option(
+        names = "--backend",
+        paramLabel = "NAME",
+        description = "auto, cpu or cuda. Default: auto, a GPU if there is one that can be used.")
+    private BackendChoice backend = BackendChoice.AUTO;
+
+    @Option(
+        names = "--device",
+        paramLabel = "N",
+        description = "Which GPU, counted from 0. Default: ${DEFAULT-VALUE}.")
+    private int device;
+
+    @Option(
+        names = "--dtype",
+        paramLabel = "TYPE",
+        description = "auto, f32, f16 or bf16: the type of activations. Default: auto.")
+    private DTypeChoice dtype = DTypeChoice.AUTO;
+
+    @Option(
+        names = "--threads",
+        paramLabel = "N",
+        description = "Threads to compute with. Default: one for each processor.")
+    private Integer threads;
+
+    @Option(
+        names = "--max-batch-size",
+        paramLabel = "N",
+        description = "Sequences that are computed together. Default: the engine's.")
+    private Integer batchSize;
+
+    @Option(
+        names = "--max-batch-tokens",
+        paramLabel = "N",
+        description = "Tokens that one step computes at most. Default: the engine's.")
+    private Integer batchTokens;
+
+    @Option(
+        names = "--max-sequence-length",
+        paramLabel = "N",
+        description = "Tokens of prompt and output together. Default: the model's limit.")
+    private Integer sequenceLength;
+
+    @Option(
+        names = "--kv-cache-tokens",
+        paramLabel = "N",
+        description = "Tokens that the KV cache holds. Default: what fits into memory.")
+    private Integer cacheTokens;
+  }
+
+  @ArgGroup(exclusive = false, heading = "%nThe model:%n")
+  private Computing computing = new Computing();
+
+  @ArgGroup(exclusive = false, heading = "%nThe server:%n")
+  private Listening listening = new Listening();
+
+  @ArgGroup(exclusive = false, heading = "%nLimits:%n")
+  private Limits limits = new Limits();
+
+  @Option(
+      names = {"-h", "--help"},
+      usageHelp = true,
+      description = "Show this help.")
+  private boolean help;
+
+  private final String environmentKey;
+  private final Consumer<HttpService> started;
+  private final CountDownLatch stop;
+
+  private ServeCommand(String environmentKey, Consumer<HttpService> started, CountDownLatch stop) {
+    this.environmentKey = environmentKey;
+    this.started = started;
+    this.stop = stop;
+  }
+
+  public static void main(String[] args) {
+    CountDownLatch stop = new CountDownLatch(1);
+    CountDownLatch stopped = new CountDownLatch(1);
+    Consumer<HttpService> stopOnSignal =
+        service ->
+            Runtime.getRuntime()
+                .addShutdownHook(new Thread(() -> stopAndWait(stop, stopped), "halcyon-stop"));
+    int code = run(System.out, System.err, System.getenv(KEY_VARIABLE), stopOnSignal, stop, args);
+    stopped.countDown();
+    if (stop.getCount() > 0) { // otherwise the JVM is on its way out
+      System.exit(code);
+    }
+  }
+
+  /**
+   * Runs the command and returns its exit code.
+   *
+   * @param key the API key that the environment gives, or null
+   * @param started told of the service once it listens
+   * @param stop opened when it is to stop
+   */
+  static int run(
+      PrintStream out,
+      PrintStream err,
+      String key,
+      Consumer<HttpService> started,
+      CountDownLatch stop,
+      String... args) {
+    return new CommandLine(new ServeCommand(key, started, stop))
+        .setCaseInsensitiveEnumValuesAllowed(true)
+        .setOut(new PrintWriter(out, true))
+        .setParameterExceptionHandler(
+            (e, rest) -> {
+              err.println("serve: " + e.getMessage() + " (see --help)");
+              return WRONG_ARGUMENT;
+            })
+        .setExecutionExceptionHandler((e, command, parsed) -> report(e, err))
+        .execute(args);
+  }
+
+  @Override
+  public Integer call() throws IOException, InterruptedException {
+    HttpOptions options = options();
+    try (Engine engine = open();
+        HttpService service = HttpService.start(engine, options)) {
+      started.accept(service);
+      stop.await();
+    }
+    return 0;
+  }
+
+  private HttpOptions options() throws IOException {
+    String key = environmentKey == null || environmentKey.isBlank() ? null : environmentKey.strip();
+    if (listening.apiKeyFile != null) {
+      key = Files.readString(listening.apiKeyFile).strip();
+    }
+    return HttpOptions.builder()
+        .host(listening.host)
+        .port(listening.port)
+        .modelName(listening.modelName)
+        .apiKey(key)
+        .tls(listening.certificate, listening.key)
+        .allowedOrigins(listening.origins)
+        .maxConnections(limits.connections)
+        .maxBodyBytes(limits.bodyBytes)
+        .requestTimeout(Duration.ofSeconds(limits.requestSeconds))
+        .stallTimeout(Duration.ofSeconds(limits.stallSeconds))
+        .drainTimeout(Duration.ofSeconds(limits.drainSeconds))
+        .build();
+  }
+
+  private Engine open() {
+    EngineBuilder builder = Engine.builder().maxQueuedRequests(limits.queued);
+    if (computing.model == null) {
+      builder.defaultModel();
+    } else {
+      builder.model(computing.model);
+    }
+    builder.backend(computing.backend).deviceIndex(computing.device).dtype(computing.dtype);
+    ifGiven(computing.threads, builder::threads);
+    ifGiven(computing.batchSize, builder::maxBatchSize);
+    ifGiven(computing.batchTokens, builder::maxBatchTokens);
+    ifGiven(computing.sequenceLength, builder::maxSequenceLength);
+    ifGiven(computing.cacheTokens, builder::kvCacheTokens);
+    try (LoadingBar bar = new LoadingBar(Boolean.getBoolean("halcyon.progress"))) {
+      return builder.progressListener(bar).build();
+    }
+  }
+
+  private static void ifGiven(Integer value, Consumer<Integer> setter) {
+    if (value != null) {
+      setter.accept(value);
+    }
+  }
+
+  private static void stopAndWait(CountDownLatch stop, CountDownLatch stopped) {
+    stop.countDown();
+    try {
+      stopped.await();
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  private static int report(Exception e, PrintStream err) {
+    boolean told = e instanceof EngineException || e instanceof IllegalArgumentException;
+    err.println("serve: " + (told ? e.getMessage() : e.toString()));
+    return e instanceof IllegalArgumentException ? WRONG_ARGUMENT : FAILED;
+  }
+}

@@ -1,0 +1,100 @@
+package dev.halcyon.engine.examples;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.halcyon.engine.disagg.http.HttpService;
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+class ServeCommandTest {
+
+  private final ByteArrayOutputStream out = new ByteArrayOutputStream();
+  private final ByteArrayOutputStream err = new ByteArrayOutputStream();
+  private final CountDownLatch stop = new CountDownLatch(1);
+  private final CompletableFuture<HttpService> service = new CompletableFuture<>();
+
+  private int run(String key, String... arguments) {
+    return ServeCommand.run(
+        new PrintStream(out, true),
+        new PrintStream(err, true),
+        key,
+        service::complete,
+        stop,
+        arguments);
+  }
+
+  /** The text is the greedy one that transformers gives for the embedded model's reference. */
+  @Test
+  void servesUntilItIsStopped(@TempDir Path directory) throws Exception {
+    Path keyFile = Files.writeString(directory.resolve("key"), "from-a-file\n");
+    CompletableFuture<Integer> code =
+        CompletableFuture.supplyAsync(
+            () ->
+                run(
+                    "from-the-environment",
+                    "--port=0",
+                    "--model-name=stories",
+                    "--api-key-file=" + keyFile,
+                    "--backend=cpu",
+                    "--threads=2"));
+    String url = service.get(60, TimeUnit.SECONDS).url();
+    assertThat(url).startsWith("http://127.0.0.1:");
+    HttpRequest.Builder request =
+        HttpRequest.newBuilder(URI.create(url + "/v1/completions"))
+            .header("content-type", "application/json")
+            .POST(
+                HttpRequest.BodyPublishers.ofString(
+                    "{\"model\": \"stories\", \"prompt\": \"Once upon a time\", \"temperature\": 0,"
+                        + " \"stop\": \" Lily\"}"));
+    HttpClient client = HttpClient.newHttpClient();
+    HttpResponse.BodyHandler<String> text = HttpResponse.BodyHandlers.ofString();
+    assertThat(client.send(request.build(), text).statusCode()).isEqualTo(401);
+    request.header("authorization", "Bearer from-a-file");
+    assertThat(client.send(request.build(), text).body())
+        .contains("\"text\":\", there was a little girl named\"");
+    stop.countDown();
+    assertThat(code.get(60, TimeUnit.SECONDS)).isZero();
+    assertThat(out.size()).isZero();
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "--port=x, --port",
+    "--port=70000, port",
+    "--threads=0, threads",
+    "--tls-key=x, tlsCertificate",
+    "--request-timeout=0, requestTimeout",
+    "--what, --what",
+  })
+  void aWrongArgumentIsNamed(String argument, String named) {
+    assertThat(run(null, argument)).isEqualTo(2);
+    assertThat(err.toString(StandardCharsets.UTF_8)).startsWith("serve: ").contains(named);
+  }
+
+  @Test
+  void aModelThatIsNotThereIsSaid() {
+    assertThat(run(null, "--model=no-such-folder", "--port=0")).isEqualTo(1);
+    assertThat(err.toString(StandardCharsets.UTF_8)).contains("no-such-folder");
+  }
+
+  @Test
+  void helpListsTheOptions() {
+    assertThat(run(null, "--help")).isZero();
+    assertThat(out.toString(StandardCharsets.UTF_8))
+        .contains("--host", "--api-key-file", "HALCYON_API_KEY", "--drain-timeout");
+  }
+}
