@@ -1,0 +1,97 @@
+package dev.halcyon.engine.disagg.http;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.halcyon.engine.Engine;
+import dev.halcyon.engine.TinyCheckpoint;
+import java.net.Socket;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyStore;
+import java.util.Base64;
+import java.util.concurrent.TimeUnit;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManagerFactory;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The service under https, with a certificate that the JDK's keytool makes. */
+class HttpTlsTest {
+
+  private static final char[] PASSWORD = "password".toCharArray();
+
+  @TempDir private Path directory;
+
+  @Test
+  void servesHttpsAndNothingInTheClear() throws Exception {
+    KeyStore keys = makeKeys();
+    Path certificate = pem("cert.pem", "CERTIFICATE", keys.getCertificate("a").getEncoded());
+    Path key = pem("key.pem", "PRIVATE KEY", keys.getKey("a", PASSWORD).getEncoded());
+    HttpOptions options = TestServer.options().tls(certificate, key).build();
+    Path tiny = TinyCheckpoint.write(directory.resolve("tiny"));
+    try (Engine engine = Engine.builder().model(tiny).threads(1).build();
+        TestServer server = new TestServer(engine, options)) {
+      String url = server.service.url();
+      assertThat(url).startsWith("https://127.0.0.1:");
+      HttpRequest health = HttpRequest.newBuilder(URI.create(url + "/health")).build();
+      HttpResponse<String> answer =
+          trusting(keys).send(health, HttpResponse.BodyHandlers.ofString());
+      assertThat(answer.body()).isEqualTo("{\"status\":\"ok\"}");
+      try (Socket clear = server.socket()) {
+        TestServer.write(clear, "GET /health HTTP/1.1\r\n\r\n");
+        assertThat(TestServer.readAll(clear)).doesNotContain("HTTP/1.1");
+      }
+    }
+  }
+
+  private static HttpClient trusting(KeyStore keys) throws Exception {
+    KeyStore trusted = KeyStore.getInstance("PKCS12");
+    trusted.load(null, null);
+    trusted.setCertificateEntry("a", keys.getCertificate("a"));
+    TrustManagerFactory trust =
+        TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+    trust.init(trusted);
+    SSLContext context = SSLContext.getInstance("TLS");
+    context.init(null, trust.getTrustManagers(), null);
+    return HttpClient.newBuilder().sslContext(context).build();
+  }
+
+  private KeyStore makeKeys() throws Exception {
+    Path store = directory.resolve("keys.p12");
+    Process keytool =
+        new ProcessBuilder(
+                Path.of(System.getProperty("java.home"), "bin", "keytool").toString(),
+                "-genkeypair",
+                "-alias",
+                "a",
+                "-keyalg",
+                "EC",
+                "-dname",
+                "CN=localhost",
+                "-ext",
+                "san=ip:127.0.0.1",
+                "-keystore",
+                store.toString(),
+                "-storetype",
+                "PKCS12",
+                "-storepass",
+                new String(PASSWORD))
+            .redirectErrorStream(true)
+            .start();
+    String output = new String(keytool.getInputStream().readAllBytes());
+    assertThat(keytool.waitFor(60, TimeUnit.SECONDS)).isTrue();
+    assertThat(keytool.exitValue()).as(output).isZero();
+    return KeyStore.getInstance(store.toFile(), PASSWORD);
+  }
+
+  private Path pem(String name, String kind, byte[] der) throws Exception {
+    String text = Base64.getMimeEncoder(64, new byte[] {'\n'}).encodeToString(der);
+    return Files.writeString(
+        directory.resolve(name),
+        "-----BEGIN " + kind + "-----\n" + text + "\n-----END " + kind + "-----\n");
+  }
+}
