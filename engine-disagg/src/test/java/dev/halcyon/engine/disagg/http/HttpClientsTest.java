@@ -121,11 +121,11 @@ class HttpClientsTest {
   }
 
   @Test
-  void senderAndIdlersAreCutOff() throws Exception {
+  void slowSendersAndIdlersAreCutOff() throws Exception {
     HttpOptions options =
         TestServer.options()
             .bodyTimeout(Duration.ofMillis(200))
-            .idleTimeout(Duration.ofMillis(300))
+            .idleTimeout(Duration.ofMillis(900))
             .build();
     try (TestServer server = new TestServer(engine, options);
         Socket slow = server.socket();
@@ -276,8 +276,11 @@ class HttpClientsTest {
           streaming,
           httpPost(
               COMPLETIONS,
-              "{\"prompt\": \"Once\", \"max_tokens\": 150, \"ignore_eos\": true, \"stream\": true}"));
-      write(whole, httpPost(COMPLETIONS, "{\"prompt\": \"Once\", \"max_tokens\": 100}"));
+              "{\"prompt\": \"Once\", \"max_tokens\": 400, \"ignore_eos\": true, \"stream\": true}"));
+      write(
+          whole,
+          httpPost(
+              COMPLETIONS, "{\"prompt\": \"Once\", \"max_tokens\": 400, \"ignore_eos\": true}"));
       readUntil(streaming, "data: ");
       await("both run", () -> engine.metrics().runningSequences() == 2);
       Thread closer = new Thread(server::close);
