@@ -78,34 +78,40 @@ final class KvPull implements KvFetch {
   }
 
   /**
+   * Whether a piece that is on its way was asked for, and still is wanted. One of another size than
+   * asked for ends the transfer.
+   */
+  boolean expects(int number, int bytes) {
+    KvPiece piece;
+    synchronized (this) {
+      if (ended || !requested.contains(number)) {
+        return false;
+      }
+      piece = piece(number);
+    }
+    long size = piece.bytes(sink.manifest().layout());
+    if (bytes != size) {
+      give(
+          new KvTransferException(
+              Reason.CORRUPT,
+              String.format("%s came with %d bytes in place of %d", piece, bytes, size)));
+      return false;
+    }
+    return true;
+  }
+
+  /**
    * A piece came.
    *
    * @param data its bytes
    * @param release called exactly once, when the bytes are no longer needed
    */
   void arrived(int number, ByteBuffer data, Runnable release) {
-    KvPiece piece;
-    synchronized (this) {
-      if (ended || !requested.remove(number)) {
-        piece = null;
-      } else {
-        piece = piece(number);
-      }
-    }
-    if (piece == null) {
+    if (!expects(number, data.remaining()) || !take(number)) {
       release.run();
       return;
     }
-    if (data.remaining() != piece.bytes(sink.manifest().layout())) {
-      release.run();
-      give(
-          new KvTransferException(
-              Reason.CORRUPT,
-              String.format(
-                  "%s came with %d bytes in place of %d",
-                  piece, data.remaining(), piece.bytes(sink.manifest().layout()))));
-      return;
-    }
+    KvPiece piece = piece(number);
     sink.write(
         piece,
         data,
@@ -139,6 +145,11 @@ final class KvPull implements KvFetch {
       link.cancel(error);
       sink.end(error);
     }
+  }
+
+  /** Whether the piece is this caller's to write. */
+  private synchronized boolean take(int number) {
+    return !ended && requested.remove(number);
   }
 
   private void pieceWritten() {

@@ -27,7 +27,7 @@ final class SharedToken {
   }
 
   byte[] nonce() {
-    byte[] nonce = new byte[TcpFrames.NONCE_BYTES];
+    byte[] nonce = new byte[KvFrames.NONCE_BYTES];
     random.nextBytes(nonce);
     return nonce;
   }

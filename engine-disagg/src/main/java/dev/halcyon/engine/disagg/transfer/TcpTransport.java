@@ -23,16 +23,13 @@ import io.netty.channel.socket.SocketChannel;
 import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.netty.channel.socket.nio.NioSocketChannel;
 import io.netty.handler.codec.LengthFieldBasedFrameDecoder;
+import io.netty.handler.codec.LengthFieldPrepender;
 import io.netty.handler.ssl.SslContext;
 import io.netty.handler.timeout.IdleStateHandler;
 import io.netty.util.concurrent.DefaultThreadFactory;
 import io.netty.util.concurrent.GlobalEventExecutor;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
-import java.util.List;
-import java.util.Map;
-import java.util.UUID;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -46,19 +43,17 @@ import org.slf4j.LoggerFactory;
 public final class TcpTransport implements KvTransport {
 
   private static final Logger LOG = LoggerFactory.getLogger(TcpTransport.class);
+  private static final int LENGTH_BYTES = 4;
   private static final int MAX_FRAME_BYTES =
-      TcpFrames.DATA_HEADER_BYTES + TcpOptions.MAX_PIECE_BYTES;
+      LENGTH_BYTES + KvFrames.DATA_HEADER_BYTES + TcpOptions.MAX_PIECE_BYTES;
   private static final int IDLE_SECONDS = 60;
 
   private final TcpOptions options;
-  private final SharedToken token;
   private final SslContext clientTls;
   private final EventLoopGroup group;
   private final ChannelGroup channels = new DefaultChannelGroup(GlobalEventExecutor.INSTANCE);
-  private final Map<UUID, TcpOffer> offers = new ConcurrentHashMap<>();
-  private final Map<String, TcpPeer> peers = new ConcurrentHashMap<>();
+  private final NetworkTransfers transfers;
   private final Channel server;
-  private volatile boolean closed;
 
   /**
    * Opens a transport, listening if the options say so.
@@ -68,7 +63,7 @@ public final class TcpTransport implements KvTransport {
    */
   public TcpTransport(TcpOptions options) {
     this.options = options;
-    this.token = new SharedToken(options.token());
+    this.transfers = new NetworkTransfers("tcp", options, this::connect);
     this.clientTls = options.tls() == null ? null : options.tls().client();
     SslContext serverTls =
         options.tls() == null || !options.listen() ? null : options.tls().server();
@@ -98,8 +93,9 @@ public final class TcpTransport implements KvTransport {
                     }
                     channel
                         .pipeline()
-                        .addLast(decoder(TcpFrames.MAX_CONTROL_BYTES))
-                        .addLast(new TcpContextHandler(offers, token, handshakeNanos));
+                        .addLast(decoder(KvFrames.MAX_CONTROL_BYTES))
+                        .addLast(new LengthFieldPrepender(LENGTH_BYTES))
+                        .addLast(new TcpConnection(transfers::serve, false, handshakeNanos));
                   }
                 });
     ChannelFuture bound = bootstrap.bind(options.host(), options.port()).awaitUninterruptibly();
@@ -120,7 +116,7 @@ public final class TcpTransport implements KvTransport {
   }
 
   private static LengthFieldBasedFrameDecoder decoder(int maxBytes) {
-    return new LengthFieldBasedFrameDecoder(maxBytes, 0, 4, 0, 4);
+    return new LengthFieldBasedFrameDecoder(maxBytes, 0, LENGTH_BYTES, 0, LENGTH_BYTES);
   }
 
   /**
@@ -137,46 +133,23 @@ public final class TcpTransport implements KvTransport {
 
   /** How many prompts are on offer here, or on their way here. */
   public int openTransfers() {
-    return offers.size() + peers.values().stream().mapToInt(TcpPeer::openTransfers).sum();
+    return transfers.open();
   }
 
   @Override
   public KvOffer offer(KvSource source) {
     if (server == null) {
-      throw new KvTransferException(
-          Reason.REFUSED, "This transport does not listen, so it can't offer prompts");
+      throw NetworkTransfers.notListening();
     }
-    String host = options.advertisedHost() != null ? options.advertisedHost() : options.host();
-    int port = options.advertisedPort() != 0 ? options.advertisedPort() : port();
-    TcpAddress address = new TcpAddress(host, port, UUID.randomUUID());
-    TcpOffer offer = new TcpOffer(address, source, offers);
-    offers.put(address.transfer(), offer);
-    if (closed && offers.remove(address.transfer(), offer)) {
-      throw closedError();
-    }
-    return offer;
+    return transfers.offer(source, port());
   }
 
   @Override
   public KvFetch fetch(KvDescriptor descriptor, KvSink sink) {
-    TcpAddress address = TcpAddress.of(descriptor);
-    while (true) {
-      if (closed) {
-        throw closedError();
-      }
-      KvFetch fetch =
-          peers
-              .computeIfAbsent(address.host() + ":" + address.port(), key -> connect(key, address))
-              .fetch(address.transfer(), sink);
-      // Null where the connection was lost just now: another is made.
-      if (fetch != null) {
-        return fetch;
-      }
-    }
+    return transfers.fetch(descriptor, sink);
   }
 
-  private TcpPeer connect(String key, TcpAddress address) {
-    TcpPeer peer = new TcpPeer(options, gone -> peers.remove(key, gone));
+  private void connect(PeerAddress address, NetworkPeer peer) {
     long nanos = options.connectTimeout().toNanos();
     Bootstrap bootstrap =
         new Bootstrap()
@@ -203,7 +176,12 @@ public final class TcpTransport implements KvTransport {
                         .pipeline()
                         .addLast(new IdleStateHandler(0, 0, IDLE_SECONDS))
                         .addLast(decoder(MAX_FRAME_BYTES))
-                        .addLast(new TcpGenerationHandler(peer, token, clientTls != null, nanos));
+                        .addLast(new LengthFieldPrepender(LENGTH_BYTES))
+                        .addLast(
+                            new TcpConnection(
+                                connection -> transfers.use(peer, connection),
+                                clientTls != null,
+                                nanos));
                   }
                 });
     bootstrap
@@ -214,27 +192,24 @@ public final class TcpTransport implements KvTransport {
                 peer.lost(
                     new KvTransferException(
                         Reason.PEER_LOST,
-                        "Can't connect to " + key + ": " + connected.cause().getMessage(),
+                        "Can't connect to "
+                            + address.peer()
+                            + ": "
+                            + connected.cause().getMessage(),
                         connected.cause()));
               }
             });
-    return peer;
   }
 
   /** Ends all transfers, closes all connections, and waits for its threads to end. */
   @Override
   public void close() {
-    closed = true;
+    transfers.shut();
     if (server != null) {
       server.close().awaitUninterruptibly();
     }
-    List.copyOf(offers.values()).forEach(offer -> offer.fail(closedError()));
-    List.copyOf(peers.values()).forEach(peer -> peer.lost(closedError()));
+    transfers.end();
     channels.close().awaitUninterruptibly(2, TimeUnit.SECONDS);
     group.shutdownGracefully(0, 2, TimeUnit.SECONDS).awaitUninterruptibly(4, TimeUnit.SECONDS);
-  }
-
-  private static KvTransferException closedError() {
-    return new KvTransferException(Reason.CLOSED, "The transport is closed");
   }
 }

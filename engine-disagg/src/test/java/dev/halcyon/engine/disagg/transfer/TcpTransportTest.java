@@ -83,7 +83,8 @@ class TcpTransportTest extends KvTransportContract {
     }
     KvTransferException lost =
         failure(
-            new TcpAddress("127.0.0.1", port, UUID.randomUUID()).descriptor(), new FakeSink(5, 0));
+            new PeerAddress("tcp", "127.0.0.1", port, UUID.randomUUID()).descriptor(),
+            new FakeSink(5, 0));
     assertThat(lost.reason()).isEqualTo(Reason.PEER_LOST);
     assertNothingOpen();
   }
@@ -101,7 +102,8 @@ class TcpTransportTest extends KvTransportContract {
       generation = client;
       KvTransferException lost =
           failure(
-              new TcpAddress("127.0.0.1", silent.getLocalPort(), UUID.randomUUID()).descriptor(),
+              new PeerAddress("tcp", "127.0.0.1", silent.getLocalPort(), UUID.randomUUID())
+                  .descriptor(),
               new FakeSink(5, 0));
       assertThat(lost.reason()).isEqualTo(Reason.PEER_LOST);
       assertThat(client.openTransfers()).isZero();
@@ -121,14 +123,14 @@ class TcpTransportTest extends KvTransportContract {
   @Test
   void anotherVersionIsRefusedByName() throws Exception {
     ByteBuffer hello = ByteBuffer.allocate(4 + 1 + 4 + 2 + 32);
-    hello.putInt(39).put(TcpFrames.HELLO).put("HKVT".getBytes(StandardCharsets.US_ASCII));
+    hello.putInt(39).put(KvFrames.HELLO).put("HKVT".getBytes(StandardCharsets.US_ASCII));
     hello.putShort((short) 7);
     try (Socket socket = new Socket("127.0.0.1", listening.port())) {
       socket.setSoTimeout(5000);
       socket.getOutputStream().write(hello.array());
       DataInputStream in = new DataInputStream(socket.getInputStream());
       byte[] frame = in.readNBytes(in.readInt());
-      assertThat(frame[0]).isEqualTo(TcpFrames.REFUSE);
+      assertThat(frame[0]).isEqualTo(KvFrames.REFUSE);
       assertThat(new String(frame, StandardCharsets.UTF_8))
           .contains("REFUSED")
           .contains("protocol version differs: 1 where")
@@ -165,7 +167,7 @@ class TcpTransportTest extends KvTransportContract {
         TcpTransport server = behind(proxy)) {
       proxy.transform(
           frame -> {
-            if (frame[0] == TcpFrames.DATA) {
+            if (frame[0] == KvFrames.DATA) {
               frame[frame.length - 1] ^= 4;
             }
             return List.of(frame);
@@ -187,7 +189,7 @@ class TcpTransportTest extends KvTransportContract {
       byte[][] early = new byte[1][];
       proxy.transform(
           frame -> {
-            if (frame[0] != TcpFrames.DATA) {
+            if (frame[0] != KvFrames.DATA) {
               return List.of(frame);
             }
             if (early[0] == null) {
@@ -212,8 +214,7 @@ class TcpTransportTest extends KvTransportContract {
     try (FrameProxy proxy = new FrameProxy();
         TcpTransport server = behind(proxy)) {
       int[] data = {0};
-      proxy.transform(
-          frame -> frame[0] == TcpFrames.DATA && ++data[0] == 2 ? null : List.of(frame));
+      proxy.transform(frame -> frame[0] == KvFrames.DATA && ++data[0] == 2 ? null : List.of(frame));
       FakeSource source = new FakeSource(50);
       FakeSource other = new FakeSource(50);
       FakeSink sink = new FakeSink(50, 0);

@@ -6,7 +6,7 @@ import dev.halcyon.engine.transfer.KvFetch;
 import dev.halcyon.engine.transfer.KvPiece;
 import dev.halcyon.engine.transfer.KvSink;
 import io.netty.buffer.ByteBuf;
-import io.netty.channel.Channel;
+import java.nio.ByteBuffer;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -18,24 +18,24 @@ import java.util.function.Consumer;
  * The generation side's connection to one context side, shared by all transfers from there. It is
  * made for the first of them; once it is lost, the next transfer makes another.
  */
-final class TcpPeer {
+final class NetworkPeer {
 
   private final TcpOptions options;
-  private final Consumer<TcpPeer> onGone;
+  private final Consumer<NetworkPeer> onGone;
   private final Map<UUID, Transfer> transfers = new ConcurrentHashMap<>();
 
   /** Transfers that were given up before there was a connection to say so. */
   private final Map<UUID, KvTransferException> cancelledEarly = new HashMap<>();
 
-  /** Guarded by this: the channel once the handshake is done, and why there will be none. */
-  private Channel channel;
+  /** Guarded by this: the connection once the handshake is done, and why there will be none. */
+  private KvConnection connection;
 
   private KvTransferException gone;
 
   /**
    * @param onGone called once, when no transfer may be added any more
    */
-  TcpPeer(TcpOptions options, Consumer<TcpPeer> onGone) {
+  NetworkPeer(TcpOptions options, Consumer<NetworkPeer> onGone) {
     this.options = options;
     this.onGone = onGone;
   }
@@ -51,7 +51,7 @@ final class TcpPeer {
    */
   KvFetch fetch(UUID id, KvSink sink) {
     Transfer transfer = new Transfer(id, sink);
-    Channel ready;
+    KvConnection ready;
     synchronized (this) {
       if (gone != null) {
         return null;
@@ -59,7 +59,7 @@ final class TcpPeer {
       if (transfers.putIfAbsent(id, transfer) != null) {
         throw new KvTransferException(Reason.UNKNOWN, "The prompt is being fetched already");
       }
-      ready = channel;
+      ready = connection;
     }
     if (ready != null) {
       transfer.open(ready);
@@ -68,15 +68,15 @@ final class TcpPeer {
   }
 
   /** The handshake is done. */
-  void ready(Channel newChannel) {
+  void ready(KvConnection newConnection) {
     List<Transfer> waiting;
     synchronized (this) {
-      channel = newChannel;
+      connection = newConnection;
       waiting = List.copyOf(transfers.values());
-      cancelledEarly.forEach((id, why) -> sendEnd(newChannel, id, why));
+      cancelledEarly.forEach((id, why) -> sendEnd(newConnection, id, why));
       cancelledEarly.clear();
     }
-    waiting.forEach(transfer -> transfer.open(newChannel));
+    waiting.forEach(transfer -> transfer.open(newConnection));
   }
 
   /** Takes no more transfers if there is none; returns whether that is so. */
@@ -91,8 +91,8 @@ final class TcpPeer {
     return true;
   }
 
-  private static void sendEnd(Channel over, UUID id, KvTransferException why) {
-    over.writeAndFlush(TcpFrames.end(over.alloc(), id, why));
+  private static void sendEnd(KvConnection over, UUID id, KvTransferException why) {
+    over.send(KvFrames.end(id, why));
   }
 
   /** There is no connection, or none any more. */
@@ -110,20 +110,33 @@ final class TcpPeer {
     }
   }
 
-  /** A frame came after the handshake. */
+  /** A frame that is not DATA came after the handshake. */
   void received(byte type, ByteBuf frame) {
-    Transfer transfer = transfers.get(TcpFrames.readId(frame));
+    UUID id = KvFrames.readId(frame);
+    if (type != KvFrames.END) {
+      throw new IllegalArgumentException("a frame of type " + type);
+    }
+    Transfer transfer = transfers.remove(id);
+    // None where it is late: the transfer has ended here.
+    if (transfer != null) {
+      transfer.pull.failed(KvFrames.readError(frame));
+    }
+  }
+
+  /** Whether a piece that is on its way was asked for, and still is wanted. */
+  boolean expects(PieceHeader header, int bytes) {
+    Transfer transfer = transfers.get(header.transfer());
+    return transfer != null && transfer.pull.expects(header.number(), bytes);
+  }
+
+  /** A piece came; {@code release} is called once its bytes are no longer needed. */
+  void data(PieceHeader header, ByteBuffer data, Runnable release) {
+    Transfer transfer = transfers.get(header.transfer());
     if (transfer == null) {
       // Late: the transfer has ended here.
-      return;
-    }
-    switch (type) {
-      case TcpFrames.DATA -> transfer.data(frame);
-      case TcpFrames.END -> {
-        transfers.remove(transfer.id);
-        transfer.pull.failed(TcpFrames.readError(frame));
-      }
-      default -> throw new IllegalArgumentException("a frame of type " + type);
+      release.run();
+    } else {
+      transfer.data(header, data, release);
     }
   }
 
@@ -133,7 +146,7 @@ final class TcpPeer {
     private final UUID id;
     private final KvSink sink;
     private final KvPull pull;
-    private volatile Channel opened;
+    private volatile KvConnection opened;
 
     Transfer(UUID id, KvSink sink) {
       this.id = id;
@@ -142,50 +155,49 @@ final class TcpPeer {
     }
 
     /** Does nothing the second time, or once it has ended. */
-    void open(Channel over) {
+    void open(KvConnection over) {
       synchronized (this) {
         if (opened != null || transfers.get(id) != this) {
           return;
         }
         opened = over;
-        send(TcpFrames.open(over.alloc(), id, sink.firstToken(), sink.manifest()));
+        over.send(KvFrames.open(id, sink.firstToken(), sink.manifest()));
       }
       pull.start();
     }
 
-    void data(ByteBuf frame) {
-      int number = frame.readInt();
-      int checksum = frame.readInt();
-      if (TcpFrames.checksum(frame.nioBuffer()) != checksum) {
+    void data(PieceHeader header, ByteBuffer data, Runnable release) {
+      if (KvFrames.checksum(data.duplicate()) != header.checksum()) {
+        release.run();
         pull.give(
             new KvTransferException(
                 Reason.CORRUPT, "Keys and values came with a checksum that is not theirs"));
         return;
       }
-      pull.arrived(number, frame.retain().nioBuffer(), frame::release);
+      pull.arrived(header.number(), data, release);
     }
 
     @Override
     public void request(int number, KvPiece piece) {
-      send(TcpFrames.read(opened.alloc(), id, number, piece));
+      opened.send(KvFrames.read(id, number, piece));
     }
 
     @Override
     public void done() {
       transfers.remove(id);
-      send(TcpFrames.done(opened.alloc(), id));
+      opened.send(KvFrames.done(id));
     }
 
     @Override
     public void cancel(KvTransferException why) {
-      Channel over;
+      KvConnection over;
       synchronized (this) {
         transfers.remove(id);
         over = opened;
       }
       if (over == null) {
-        synchronized (TcpPeer.this) {
-          over = channel;
+        synchronized (NetworkPeer.this) {
+          over = connection;
           if (over == null && gone == null) {
             cancelledEarly.put(id, why);
           }
@@ -194,10 +206,6 @@ final class TcpPeer {
       if (over != null) {
         sendEnd(over, id, why);
       }
-    }
-
-    private void send(ByteBuf frame) {
-      opened.writeAndFlush(frame);
     }
   }
 }

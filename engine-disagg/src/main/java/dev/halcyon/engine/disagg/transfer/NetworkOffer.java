@@ -2,31 +2,35 @@ package dev.halcyon.engine.disagg.transfer;
 
 import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.disagg.transfer.KvConnection.OutgoingPiece;
 import dev.halcyon.engine.transfer.KvOffer;
 import dev.halcyon.engine.transfer.KvPiece;
 import dev.halcyon.engine.transfer.KvSource;
-import io.netty.buffer.ByteBuf;
-import io.netty.channel.Channel;
 import java.util.Map;
 import java.util.UUID;
-import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 
 /** A prompt on offer to whoever connects, then on its way over one connection. */
-final class TcpOffer implements KvOffer {
+final class NetworkOffer implements KvOffer {
+
+  /**
+   * Pieces that are read or sent at once. Twice what a peer may ask for: it may ask for the next
+   * before this side knows that the last has left.
+   */
+  private static final int MAX_IN_FLIGHT = 2 * TcpOptions.MAX_WINDOW;
 
   private final UUID id;
   private final KvSource source;
   private final KvDescriptor descriptor;
-  private final Map<UUID, TcpOffer> offers;
-  private final AtomicReference<Channel> fetcher = new AtomicReference<>();
-  private final AtomicInteger reading = new AtomicInteger();
+  private final Map<UUID, NetworkOffer> offers;
+  private final AtomicReference<KvConnection> fetcher = new AtomicReference<>();
+  private final AtomicInteger inFlight = new AtomicInteger();
 
   /**
    * @param offers where it is found until it ends
    */
-  TcpOffer(TcpAddress address, KvSource source, Map<UUID, TcpOffer> offers) {
+  NetworkOffer(PeerAddress address, KvSource source, Map<UUID, NetworkOffer> offers) {
     this.id = address.transfer();
     this.descriptor = address.descriptor();
     this.source = source;
@@ -43,12 +47,12 @@ final class TcpOffer implements KvOffer {
   }
 
   /** Gives it to a connection, unless another has it. */
-  boolean claim(Channel channel) {
-    return fetcher.compareAndSet(null, channel);
+  boolean claim(KvConnection connection) {
+    return fetcher.compareAndSet(null, connection);
   }
 
-  boolean isFetchedBy(Channel channel) {
-    return fetcher.get() == channel;
+  boolean isFetchedBy(KvConnection connection) {
+    return fetcher.get() == connection;
   }
 
   boolean isFetched() {
@@ -78,9 +82,9 @@ final class TcpOffer implements KvOffer {
   }
 
   private void tellFetcher(KvTransferException why) {
-    Channel channel = fetcher.get();
-    if (channel != null) {
-      channel.writeAndFlush(TcpFrames.end(channel.alloc(), id, why));
+    KvConnection connection = fetcher.get();
+    if (connection != null) {
+      connection.send(KvFrames.end(id, why));
     }
   }
 
@@ -89,34 +93,25 @@ final class TcpOffer implements KvOffer {
    *
    * @throws IllegalArgumentException if there is no such piece, or too much was asked for
    */
-  void send(Channel channel, int number, KvPiece piece) {
+  void send(KvConnection connection, int number, KvPiece piece) {
     piece.requireWithin(source.manifest());
     long bytes = piece.bytes(source.manifest().layout());
-    if (bytes > TcpOptions.MAX_PIECE_BYTES || reading.incrementAndGet() > TcpOptions.MAX_WINDOW) {
+    if (bytes > TcpOptions.MAX_PIECE_BYTES || inFlight.incrementAndGet() > MAX_IN_FLIGHT) {
       throw new IllegalArgumentException("the peer asks for too much at once");
     }
-    ByteBuf frame = TcpFrames.data(channel.alloc(), id, number, (int) bytes);
+    // The checksum is not known yet.
+    OutgoingPiece out = connection.piece(new PieceHeader(id, number, 0), (int) bytes);
     source.read(
         piece,
-        TcpFrames.dataOf(frame),
+        out.data(),
         error -> {
-          reading.decrementAndGet();
           if (error != null) {
-            frame.release();
+            inFlight.decrementAndGet();
+            out.drop();
             fail(error);
           } else {
-            sendSealed(channel, frame);
+            out.send(inFlight::decrementAndGet);
           }
         });
-  }
-
-  /** The checksum is the connection's work, not the engine's, whose thread this may be. */
-  private static void sendSealed(Channel channel, ByteBuf frame) {
-    try {
-      channel.eventLoop().execute(() -> channel.writeAndFlush(TcpFrames.sealData(frame)));
-    } catch (RejectedExecutionException e) {
-      // The transport is closed.
-      frame.release();
-    }
   }
 }

@@ -13,9 +13,8 @@ import java.util.UUID;
 import java.util.zip.CRC32C;
 
 /**
- * The frames of {@link TcpTransport}, version 1. A frame is its length (int32, of what follows),
- * its type (one byte) and its content; integers are big-endian, strings UTF-8 behind a 16-bit
- * length.
+ * The frames of {@link TcpTransport}, version 1. A frame is its type (one byte) and its content;
+ * integers are big-endian, strings UTF-8 behind a 16-bit length.
  *
  * <pre>
  * HELLO      client  magic "HKVT", version (int16), client nonce [32]
@@ -33,7 +32,7 @@ import java.util.zip.CRC32C;
  * A frame that can't be read throws {@link IllegalArgumentException} or {@link
  * IndexOutOfBoundsException}, and the connection ends.
  */
-final class TcpFrames {
+final class KvFrames {
 
   static final byte HELLO = 1;
   static final byte CHALLENGE = 2;
@@ -52,16 +51,16 @@ final class TcpFrames {
   /** The largest frame that is not DATA. */
   static final int MAX_CONTROL_BYTES = 8192;
 
-  /** Before the data of a DATA frame: length, type, transfer, number, checksum. */
-  static final int DATA_HEADER_BYTES = 4 + 1 + 16 + 4 + 4;
+  /** Before the data of a DATA frame: its type, transfer, number and checksum. */
+  static final int DATA_HEADER_BYTES = 1 + 16 + 4 + 4;
 
   private static final int MAGIC = 'H' << 24 | 'K' << 16 | 'V' << 8 | 'T';
   private static final int MAX_TEXT = 1024;
 
-  private TcpFrames() {}
+  private KvFrames() {}
 
-  static ByteBuf hello(ByteBufAllocator alloc, byte[] nonce) {
-    return finish(begin(alloc, HELLO).writeInt(MAGIC).writeShort(VERSION).writeBytes(nonce));
+  static ByteBuf hello(byte[] nonce) {
+    return begin(HELLO).writeInt(MAGIC).writeShort(VERSION).writeBytes(nonce);
   }
 
   /** Requires the magic, and returns the version. */
@@ -72,13 +71,13 @@ final class TcpFrames {
     return frame.readShort();
   }
 
-  static ByteBuf challenge(ByteBufAllocator alloc, byte[] nonce, byte[] proof) {
-    ByteBuf out = begin(alloc, CHALLENGE).writeShort(VERSION).writeBytes(nonce);
-    return finish(out.writeShort(proof.length).writeBytes(proof));
+  static ByteBuf challenge(byte[] nonce, byte[] proof) {
+    ByteBuf out = begin(CHALLENGE).writeShort(VERSION).writeBytes(nonce);
+    return out.writeShort(proof.length).writeBytes(proof);
   }
 
-  static ByteBuf proof(ByteBufAllocator alloc, byte[] proof) {
-    return finish(begin(alloc, PROOF).writeShort(proof.length).writeBytes(proof));
+  static ByteBuf proof(byte[] proof) {
+    return begin(PROOF).writeShort(proof.length).writeBytes(proof);
   }
 
   static byte[] readNonce(ByteBuf frame) {
@@ -93,22 +92,22 @@ final class TcpFrames {
     return proof;
   }
 
-  static ByteBuf welcome(ByteBufAllocator alloc) {
-    return finish(begin(alloc, WELCOME));
+  static ByteBuf welcome() {
+    return begin(WELCOME);
   }
 
-  static ByteBuf refuse(ByteBufAllocator alloc, KvTransferException why) {
-    return finish(writeError(begin(alloc, REFUSE), why));
+  static ByteBuf refuse(KvTransferException why) {
+    return writeError(begin(REFUSE), why);
   }
 
-  static ByteBuf open(ByteBufAllocator alloc, UUID id, int firstToken, KvManifest manifest) {
+  static ByteBuf open(UUID id, int firstToken, KvManifest manifest) {
     KvLayout layout = manifest.layout();
-    ByteBuf out = writeId(begin(alloc, OPEN), id).writeInt(firstToken);
+    ByteBuf out = writeId(begin(OPEN), id).writeInt(firstToken);
     writeText(out, layout.model());
     writeText(out, layout.dtype());
     out.writeInt(layout.elementBytes()).writeInt(layout.layers()).writeInt(layout.heads());
     out.writeInt(layout.headDim()).writeInt(layout.ranks()).writeInt(manifest.tokens());
-    return finish(writeText(out, manifest.promptDigest()));
+    return writeText(out, manifest.promptDigest());
   }
 
   static KvManifest readManifest(ByteBuf frame) {
@@ -127,31 +126,24 @@ final class TcpFrames {
     return new KvManifest(layout, tokens, readText(frame));
   }
 
-  static ByteBuf read(ByteBufAllocator alloc, UUID id, int number, KvPiece piece) {
-    ByteBuf out = writeId(begin(alloc, READ), id).writeInt(number).writeInt(piece.layer());
-    return finish(out.writeInt(piece.firstToken()).writeInt(piece.count()));
+  static ByteBuf read(UUID id, int number, KvPiece piece) {
+    ByteBuf out = writeId(begin(READ), id).writeInt(number).writeInt(piece.layer());
+    return out.writeInt(piece.firstToken()).writeInt(piece.count());
   }
 
   static KvPiece readPiece(ByteBuf frame) {
     return new KvPiece(frame.readInt(), frame.readInt(), frame.readInt());
   }
 
-  /**
-   * Room for a DATA frame; its data goes to {@link #dataOf}, then {@link #sealData} completes it.
-   */
-  static ByteBuf data(ByteBufAllocator alloc, UUID id, int number, int bytes) {
-    ByteBuf out = alloc.directBuffer(DATA_HEADER_BYTES + bytes, DATA_HEADER_BYTES + bytes);
-    out.writeInt(DATA_HEADER_BYTES - 4 + bytes).writeByte(DATA);
-    writeId(out, id).writeInt(number).writeInt(0);
-    return out.writerIndex(DATA_HEADER_BYTES + bytes);
+  /** Writes what stands before the data of a DATA frame, its type included. */
+  static ByteBuf writePieceHeader(ByteBuf out, PieceHeader header) {
+    writeId(out.writeByte(DATA), header.transfer());
+    return out.writeInt(header.number()).writeInt(header.checksum());
   }
 
-  static ByteBuffer dataOf(ByteBuf frame) {
-    return frame.nioBuffer(DATA_HEADER_BYTES, frame.writerIndex() - DATA_HEADER_BYTES);
-  }
-
-  static ByteBuf sealData(ByteBuf frame) {
-    return frame.setInt(DATA_HEADER_BYTES - 4, checksum(dataOf(frame)));
+  /** Reads what stands before the data, behind the type. */
+  static PieceHeader readPieceHeader(ByteBuf frame) {
+    return new PieceHeader(readId(frame), frame.readInt(), frame.readInt());
   }
 
   static int checksum(ByteBuffer data) {
@@ -160,12 +152,12 @@ final class TcpFrames {
     return (int) crc.getValue();
   }
 
-  static ByteBuf done(ByteBufAllocator alloc, UUID id) {
-    return finish(writeId(begin(alloc, DONE), id));
+  static ByteBuf done(UUID id) {
+    return writeId(begin(DONE), id);
   }
 
-  static ByteBuf end(ByteBufAllocator alloc, UUID id, KvTransferException why) {
-    return finish(writeError(writeId(begin(alloc, END), id), why));
+  static ByteBuf end(UUID id, KvTransferException why) {
+    return writeError(writeId(begin(END), id), why);
   }
 
   static UUID readId(ByteBuf frame) {
@@ -183,12 +175,9 @@ final class TcpFrames {
     return new KvTransferException(Reason.PEER_LOST, name + ": " + message);
   }
 
-  private static ByteBuf begin(ByteBufAllocator alloc, byte type) {
-    return alloc.buffer(256).writeInt(0).writeByte(type);
-  }
-
-  private static ByteBuf finish(ByteBuf frame) {
-    return frame.setInt(0, frame.readableBytes() - 4);
+  /** A frame in memory that native code may read from. */
+  private static ByteBuf begin(byte type) {
+    return ByteBufAllocator.DEFAULT.directBuffer(256).writeByte(type);
   }
 
   private static ByteBuf writeId(ByteBuf out, UUID id) {

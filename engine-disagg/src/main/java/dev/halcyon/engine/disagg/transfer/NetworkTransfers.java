@@ -1,0 +1,115 @@
+package dev.halcyon.engine.disagg.transfer;
+
+import dev.halcyon.engine.KvDescriptor;
+import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.KvTransferException.Reason;
+import dev.halcyon.engine.transfer.KvFetch;
+import dev.halcyon.engine.transfer.KvOffer;
+import dev.halcyon.engine.transfer.KvSink;
+import dev.halcyon.engine.transfer.KvSource;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.BiConsumer;
+
+/**
+ * What a transport between processes has on offer and on its way, whatever carries its connections.
+ */
+final class NetworkTransfers {
+
+  private final String scheme;
+  private final TcpOptions options;
+  private final SharedToken token;
+  private final BiConsumer<PeerAddress, NetworkPeer> connector;
+  private final Map<UUID, NetworkOffer> offers = new ConcurrentHashMap<>();
+  private final Map<String, NetworkPeer> peers = new ConcurrentHashMap<>();
+  private volatile boolean closed;
+
+  /**
+   * @param scheme what its descriptors begin with
+   * @param connector begins to connect to a peer; must not block
+   */
+  NetworkTransfers(
+      String scheme, TcpOptions options, BiConsumer<PeerAddress, NetworkPeer> connector) {
+    this.scheme = scheme;
+    this.options = options;
+    this.token = new SharedToken(options.token());
+    this.connector = connector;
+  }
+
+  /** The context side of a new connection. */
+  KvSession serve(KvConnection connection) {
+    return new ContextSession(offers, token, connection);
+  }
+
+  /** The generation side of a new connection. */
+  KvSession use(NetworkPeer peer, KvConnection connection) {
+    return new GenerationSession(peer, token, connection);
+  }
+
+  /** How many prompts are on offer here, or on their way here. */
+  int open() {
+    return offers.size() + peers.values().stream().mapToInt(NetworkPeer::openTransfers).sum();
+  }
+
+  /**
+   * Offers a prompt.
+   *
+   * @param port the one listened on
+   */
+  KvOffer offer(KvSource source, int port) {
+    String host = options.advertisedHost() != null ? options.advertisedHost() : options.host();
+    int advertised = options.advertisedPort() != 0 ? options.advertisedPort() : port;
+    PeerAddress address = new PeerAddress(scheme, host, advertised, UUID.randomUUID());
+    NetworkOffer offer = new NetworkOffer(address, source, offers);
+    offers.put(address.transfer(), offer);
+    if (closed && offers.remove(address.transfer(), offer)) {
+      throw closedError();
+    }
+    return offer;
+  }
+
+  KvFetch fetch(KvDescriptor descriptor, KvSink sink) {
+    PeerAddress address = PeerAddress.of(scheme, descriptor);
+    while (true) {
+      if (closed) {
+        throw closedError();
+      }
+      KvFetch fetch =
+          peers
+              .computeIfAbsent(address.peer(), key -> connect(address))
+              .fetch(address.transfer(), sink);
+      // Null where the connection was lost just now: another is made.
+      if (fetch != null) {
+        return fetch;
+      }
+    }
+  }
+
+  private NetworkPeer connect(PeerAddress address) {
+    NetworkPeer peer = new NetworkPeer(options, gone -> peers.remove(address.peer(), gone));
+    connector.accept(address, peer);
+    return peer;
+  }
+
+  /** From now on nothing begins. */
+  void shut() {
+    closed = true;
+  }
+
+  /** Ends all transfers, and says so to the other sides. */
+  void end() {
+    List.copyOf(offers.values()).forEach(offer -> offer.fail(closedError()));
+    List.copyOf(peers.values()).forEach(peer -> peer.lost(closedError()));
+  }
+
+  static KvTransferException closedError() {
+    return new KvTransferException(Reason.CLOSED, "The transport is closed");
+  }
+
+  static KvTransferException notListening() {
+    return new KvTransferException(
+        Reason.REFUSED, "This transport does not listen, so it can't offer prompts");
+  }
+}

@@ -1,0 +1,167 @@
+package dev.halcyon.engine.disagg.transfer;
+
+import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.KvTransferException.Reason;
+import io.netty.buffer.ByteBuf;
+import io.netty.channel.ChannelFutureListener;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.SimpleChannelInboundHandler;
+import io.netty.handler.ssl.SslHandshakeCompletionEvent;
+import io.netty.handler.timeout.IdleStateEvent;
+import io.netty.util.concurrent.Future;
+import java.nio.ByteBuffer;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** A TCP connection of either side; the channel's other handlers tell where frames end. */
+final class TcpConnection extends SimpleChannelInboundHandler<ByteBuf> implements KvConnection {
+
+  private static final Logger LOG = LoggerFactory.getLogger(TcpConnection.class);
+
+  private final KvSession session;
+  private final boolean waitsForTls;
+  private final long handshakeNanos;
+  private ChannelHandlerContext context;
+  private Future<?> handshakeTimeout;
+
+  /**
+   * @param waitsForTls whether the session opens once TLS has
+   */
+  TcpConnection(
+      Function<KvConnection, KvSession> session, boolean waitsForTls, long handshakeNanos) {
+    this.session = session.apply(this);
+    this.waitsForTls = waitsForTls;
+    this.handshakeNanos = handshakeNanos;
+  }
+
+  @Override
+  public void handlerAdded(ChannelHandlerContext added) {
+    context = added;
+  }
+
+  @Override
+  public void channelActive(ChannelHandlerContext active) {
+    handshakeTimeout =
+        active.executor().schedule(session::handshakeDue, handshakeNanos, TimeUnit.NANOSECONDS);
+    if (!waitsForTls) {
+      session.opened();
+    }
+    active.fireChannelActive();
+  }
+
+  @Override
+  public void userEventTriggered(ChannelHandlerContext from, Object event) {
+    if (event instanceof SslHandshakeCompletionEvent handshake && waitsForTls) {
+      if (handshake.isSuccess()) {
+        session.opened();
+      } else {
+        Throwable cause = handshake.cause();
+        session.lost(
+            new KvTransferException(Reason.REFUSED, "TLS failed: " + cause.getMessage(), cause));
+        from.close();
+      }
+    } else if (event instanceof IdleStateEvent) {
+      session.idle();
+    }
+    from.fireUserEventTriggered(event);
+  }
+
+  @Override
+  protected void channelRead0(ChannelHandlerContext from, ByteBuf frame) {
+    if (frame.getByte(frame.readerIndex()) == KvFrames.DATA) {
+      frame.readByte();
+      PieceHeader header = KvFrames.readPieceHeader(frame);
+      session.data(header, frame.retain().nioBuffer(), frame::release);
+    } else {
+      session.received(frame);
+    }
+  }
+
+  @Override
+  public void channelInactive(ChannelHandlerContext from) {
+    if (handshakeTimeout != null) {
+      handshakeTimeout.cancel(false);
+    }
+    session.lost(null);
+    from.fireChannelInactive();
+  }
+
+  @Override
+  public void exceptionCaught(ChannelHandlerContext from, Throwable cause) {
+    LOG.warn("Closing the connection with {}: {}", remote(), cause.toString());
+    session.lost(cause);
+    from.close();
+  }
+
+  @Override
+  public void send(ByteBuf frame) {
+    context.writeAndFlush(frame);
+  }
+
+  @Override
+  public void sendLast(ByteBuf frame) {
+    context.writeAndFlush(frame).addListener(ChannelFutureListener.CLOSE);
+  }
+
+  @Override
+  public OutgoingPiece piece(PieceHeader header, int bytes) {
+    int size = KvFrames.DATA_HEADER_BYTES + bytes;
+    ByteBuf frame = context.alloc().directBuffer(size, size).writerIndex(size);
+    return new Piece(header, frame);
+  }
+
+  @Override
+  public void close() {
+    context.close();
+  }
+
+  @Override
+  public String remote() {
+    return String.valueOf(context.channel().remoteAddress());
+  }
+
+  /** A frame whose header is written last. */
+  private final class Piece implements OutgoingPiece {
+
+    private final PieceHeader header;
+    private final ByteBuf frame;
+
+    Piece(PieceHeader header, ByteBuf frame) {
+      this.header = header;
+      this.frame = frame;
+    }
+
+    @Override
+    public ByteBuffer data() {
+      int start = KvFrames.DATA_HEADER_BYTES;
+      return frame.nioBuffer(start, frame.writerIndex() - start);
+    }
+
+    /** The checksum is the connection's work, not the engine's, whose thread this may be. */
+    @Override
+    public void send(Runnable sent) {
+      try {
+        context.executor().execute(() -> sendNow(sent));
+      } catch (RejectedExecutionException e) {
+        // The transport is closed.
+        frame.release();
+        sent.run();
+      }
+    }
+
+    private void sendNow(Runnable sent) {
+      int end = frame.writerIndex();
+      PieceHeader whole = header.withChecksum(KvFrames.checksum(data()));
+      KvFrames.writePieceHeader(frame.writerIndex(0), whole).writerIndex(end);
+      context.writeAndFlush(frame).addListener(done -> sent.run());
+    }
+
+    @Override
+    public void drop() {
+      frame.release();
+    }
+  }
+}
