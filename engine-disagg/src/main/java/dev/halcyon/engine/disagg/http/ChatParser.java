@@ -9,6 +9,8 @@ import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.UnsupportedRequestException;
 import dev.halcyon.engine.disagg.http.ApiRequest.Prompt;
+import dev.halcyon.engine.disagg.server.ApiException;
+import dev.halcyon.engine.disagg.server.Json;
 import java.util.ArrayList;
 import java.util.List;
 

@@ -8,6 +8,7 @@ import dev.halcyon.engine.GenerationOutput;
 import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.TokenLogprobs;
 import dev.halcyon.engine.disagg.http.ApiRequest.Prompt;
+import dev.halcyon.engine.disagg.server.Json;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;

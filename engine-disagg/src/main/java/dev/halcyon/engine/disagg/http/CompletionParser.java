@@ -5,6 +5,7 @@ import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.disagg.http.ApiRequest.Prompt;
+import dev.halcyon.engine.disagg.server.ApiException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;

@@ -3,36 +3,38 @@ package dev.halcyon.engine.disagg.http;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineException;
+import dev.halcyon.engine.disagg.server.ApiException;
+import dev.halcyon.engine.disagg.server.Call;
+import dev.halcyon.engine.disagg.server.Endpoint;
+import dev.halcyon.engine.disagg.server.Json;
+import dev.halcyon.engine.disagg.server.Route;
 import io.netty.handler.codec.http.QueryStringDecoder;
-import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.function.BiFunction;
 import java.util.function.Function;
-import java.util.function.Supplier;
 
 /** The endpoints of one engine that does all of a request. */
 final class EngineRoutes {
 
   private static final String MODELS = "/v1/models";
-  private static final String PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8";
 
   private final Engine engine;
   private final HttpOptions options;
   private final ServiceMetrics metrics;
-  private final Supplier<String> scrape;
+  private final Endpoint metricsEndpoint;
   private final String modelName;
   private final long created = System.currentTimeMillis() / 1000;
   private final LogprobsWriter logprobs;
 
   /**
-   * @param scrape gives all metrics as Prometheus reads them
+   * @param metricsEndpoint answers with all metrics
    */
   EngineRoutes(
-      Engine engine, HttpOptions options, ServiceMetrics metrics, Supplier<String> scrape) {
+      Engine engine, HttpOptions options, ServiceMetrics metrics, Endpoint metricsEndpoint) {
     this.engine = engine;
     this.options = options;
     this.metrics = metrics;
-    this.scrape = scrape;
+    this.metricsEndpoint = metricsEndpoint;
     this.modelName = modelName(engine, options);
     this.logprobs = new LogprobsWriter(new TokenTexts(engine));
   }
@@ -42,7 +44,7 @@ final class EngineRoutes {
     ChatParser chats = new ChatParser(engine, options);
     return List.of(
         Route.openGet("/health", this::health),
-        Route.get("/metrics", this::metrics),
+        Route.get("/metrics", metricsEndpoint),
         Route.get(MODELS, this::models),
         Route.get(MODELS + "/*", this::model),
         Route.post(
@@ -83,10 +85,6 @@ final class EngineRoutes {
       throw Failures.of(e);
     }
     call.respond(200, Call.JSON, Json.bytes(Json.object().put("status", "ok")));
-  }
-
-  private void metrics(Call call) {
-    call.respond(200, PROMETHEUS, scrape.get().getBytes(StandardCharsets.UTF_8));
   }
 
   private void models(Call call) {

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.halcyon.engine.FinishReason;
 import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.disagg.server.Json;
 import java.util.List;
 import java.util.Locale;
 import java.util.UUID;

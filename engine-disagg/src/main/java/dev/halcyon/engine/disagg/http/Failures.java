@@ -9,6 +9,7 @@ import dev.halcyon.engine.RequestOutOfMemoryException;
 import dev.halcyon.engine.RequestTooLargeException;
 import dev.halcyon.engine.UnsupportedRequestException;
 import dev.halcyon.engine.disagg.codec.WireFormatException;
+import dev.halcyon.engine.disagg.server.ApiException;
 import java.util.Map;
 import java.util.concurrent.CompletionException;
 import java.util.regex.Matcher;

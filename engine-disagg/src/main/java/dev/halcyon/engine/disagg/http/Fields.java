@@ -2,6 +2,8 @@ package dev.halcyon.engine.disagg.http;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.halcyon.engine.disagg.server.ApiException;
+import dev.halcyon.engine.disagg.server.Json;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;

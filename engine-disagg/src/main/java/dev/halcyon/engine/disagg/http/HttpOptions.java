@@ -1,5 +1,7 @@
 package dev.halcyon.engine.disagg.http;
 
+import dev.halcyon.engine.disagg.server.Checks;
+import dev.halcyon.engine.disagg.server.ServerOptions;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
@@ -9,126 +11,50 @@ import java.util.Objects;
  * How an {@link HttpService} listens and what it allows. {@link #builder()} has a default for
  * everything.
  *
- * @param host the address to listen on. Default: 127.0.0.1, which other machines can't reach
- * @param port the port to listen on; 0 takes a free one. Default: 8000
+ * @param server how it listens, to whom, and what clients may cost
  * @param modelName what the model is called in requests. Default: null, the checkpoint's folder, or
  *     "default" for the embedded model
- * @param apiKey what clients have to send as a bearer token. Default: null, nothing
- * @param tlsCertificate a certificate chain in PEM, to serve https. Default: null, plain http
- * @param tlsKey its private key in PEM (PKCS#8)
- * @param allowedOrigins web pages (as "https://example.org") that browsers may call from, or "*".
- *     Default: none; a request that a browser sends for any other page is refused
- * @param maxConnections open connections. Default: 1024
- * @param maxBodyBytes bytes of a request's body. Default: 16 MiB
  * @param maxPrompts prompts in one request. Default: 128
  * @param maxLogprobs the most likely tokens that a request may ask for at each position. Default:
  *     20
  * @param requestTimeout how long a request may run. Default: 10 minutes
- * @param bodyTimeout how long a body may take to arrive. Default: 30 s
- * @param idleTimeout how long a connection may stay without a request. Default: 60 s
- * @param stallTimeout how long a client may read nothing of what is written to it, before it is cut
- *     off and its request cancelled. Default: 30 s
- * @param heartbeat the longest silence in an event stream; then a comment is sent. Default: 10 s
- * @param drainTimeout how long running requests have for their end when the service is closed.
- *     Default: 30 s
  */
 public record HttpOptions(
-    String host,
-    int port,
+    ServerOptions server,
     String modelName,
-    String apiKey,
-    Path tlsCertificate,
-    Path tlsKey,
-    List<String> allowedOrigins,
-    int maxConnections,
-    int maxBodyBytes,
     int maxPrompts,
     int maxLogprobs,
-    Duration requestTimeout,
-    Duration bodyTimeout,
-    Duration idleTimeout,
-    Duration stallTimeout,
-    Duration heartbeat,
-    Duration drainTimeout) {
+    Duration requestTimeout) {
 
   public HttpOptions {
-    Objects.requireNonNull(host, "host");
-    allowedOrigins = List.copyOf(allowedOrigins);
-    if (port < 0 || port > 65535) {
-      throw new IllegalArgumentException("port must be 0 to 65535, got " + port);
-    }
-    if (apiKey != null && apiKey.isBlank()) {
-      throw new IllegalArgumentException("apiKey must not be blank; leave it out for none");
-    }
-    if ((tlsCertificate == null) != (tlsKey == null)) {
-      throw new IllegalArgumentException("tlsCertificate and tlsKey go together");
-    }
-    atLeast(1, maxConnections, "maxConnections");
-    atLeast(1, maxBodyBytes, "maxBodyBytes");
-    atLeast(1, maxPrompts, "maxPrompts");
-    atLeast(0, maxLogprobs, "maxLogprobs");
-    positive(requestTimeout, "requestTimeout");
-    positive(bodyTimeout, "bodyTimeout");
-    positive(idleTimeout, "idleTimeout");
-    positive(stallTimeout, "stallTimeout");
-    positive(heartbeat, "heartbeat");
-    if (drainTimeout.isNegative()) {
-      throw new IllegalArgumentException("drainTimeout must not be negative, got " + drainTimeout);
-    }
+    Objects.requireNonNull(server, "server");
+    Checks.atLeast(1, maxPrompts, "maxPrompts");
+    Checks.atLeast(0, maxLogprobs, "maxLogprobs");
+    Checks.positive(requestTimeout, "requestTimeout");
   }
 
   public static Builder builder() {
     return new Builder();
   }
 
-  /** The key is left out. */
-  @Override
-  public String toString() {
-    return "HttpOptions[" + host + ":" + port + (apiKey == null ? "" : ", with an API key") + "]";
-  }
-
-  private static void atLeast(int least, int value, String name) {
-    if (value < least) {
-      throw new IllegalArgumentException(name + " must be at least " + least + ", got " + value);
-    }
-  }
-
-  private static void positive(Duration value, String name) {
-    if (value.isZero() || value.isNegative()) {
-      throw new IllegalArgumentException(name + " must be positive, got " + value);
-    }
-  }
-
   /** Collects options; checked when built. Each setter is named for what it sets. */
   public static final class Builder {
 
-    private String host = "127.0.0.1";
-    private int port = 8000;
+    private final ServerOptions.Builder server = ServerOptions.builder();
     private String modelName;
-    private String apiKey;
-    private Path tlsCertificate;
-    private Path tlsKey;
-    private List<String> allowedOrigins = List.of();
-    private int maxConnections = 1024;
-    private int maxBodyBytes = 16 << 20;
     private int maxPrompts = 128;
     private int maxLogprobs = 20;
     private Duration requestTimeout = Duration.ofMinutes(10);
-    private Duration bodyTimeout = Duration.ofSeconds(30);
-    private Duration idleTimeout = Duration.ofSeconds(60);
-    private Duration stallTimeout = Duration.ofSeconds(30);
-    private Duration heartbeat = Duration.ofSeconds(10);
-    private Duration drainTimeout = Duration.ofSeconds(30);
 
     private Builder() {}
 
     public Builder host(String value) {
-      host = value;
+      server.host(value);
       return this;
     }
 
     public Builder port(int value) {
-      port = value;
+      server.port(value);
       return this;
     }
 
@@ -138,29 +64,28 @@ public record HttpOptions(
     }
 
     public Builder apiKey(String value) {
-      apiKey = value;
+      server.apiKey(value);
       return this;
     }
 
     /** Serves https with these PEM files; both null for plain http. */
     public Builder tls(Path certificate, Path key) {
-      tlsCertificate = certificate;
-      tlsKey = key;
+      server.tls(certificate, key);
       return this;
     }
 
     public Builder allowedOrigins(List<String> value) {
-      allowedOrigins = value;
+      server.allowedOrigins(value);
       return this;
     }
 
     public Builder maxConnections(int value) {
-      maxConnections = value;
+      server.maxConnections(value);
       return this;
     }
 
     public Builder maxBodyBytes(int value) {
-      maxBodyBytes = value;
+      server.maxBodyBytes(value);
       return this;
     }
 
@@ -180,27 +105,27 @@ public record HttpOptions(
     }
 
     public Builder bodyTimeout(Duration value) {
-      bodyTimeout = value;
+      server.bodyTimeout(value);
       return this;
     }
 
     public Builder idleTimeout(Duration value) {
-      idleTimeout = value;
+      server.idleTimeout(value);
       return this;
     }
 
     public Builder stallTimeout(Duration value) {
-      stallTimeout = value;
+      server.stallTimeout(value);
       return this;
     }
 
     public Builder heartbeat(Duration value) {
-      heartbeat = value;
+      server.heartbeat(value);
       return this;
     }
 
     public Builder drainTimeout(Duration value) {
-      drainTimeout = value;
+      server.drainTimeout(value);
       return this;
     }
 
@@ -208,24 +133,7 @@ public record HttpOptions(
      * @throws IllegalArgumentException if a value can't be right
      */
     public HttpOptions build() {
-      return new HttpOptions(
-          host,
-          port,
-          modelName,
-          apiKey,
-          tlsCertificate,
-          tlsKey,
-          allowedOrigins,
-          maxConnections,
-          maxBodyBytes,
-          maxPrompts,
-          maxLogprobs,
-          requestTimeout,
-          bodyTimeout,
-          idleTimeout,
-          stallTimeout,
-          heartbeat,
-          drainTimeout);
+      return new HttpOptions(server.build(), modelName, maxPrompts, maxLogprobs, requestTimeout);
     }
   }
 }

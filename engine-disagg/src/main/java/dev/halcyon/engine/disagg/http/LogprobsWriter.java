@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.halcyon.engine.TokenLogprobs;
 import dev.halcyon.engine.TokenLogprobs.Entry;
 import dev.halcyon.engine.disagg.http.TokenTexts.Token;
+import dev.halcyon.engine.disagg.server.Json;
 import java.util.List;
 import java.util.Map;
 

@@ -2,6 +2,7 @@ package dev.halcyon.engine.disagg.http;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import dev.halcyon.engine.Engine;
+import dev.halcyon.engine.disagg.server.Json;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;

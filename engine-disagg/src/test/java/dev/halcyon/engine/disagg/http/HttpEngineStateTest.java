@@ -17,6 +17,7 @@ import dev.halcyon.engine.RequestTooLargeException;
 import dev.halcyon.engine.SamplingException;
 import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.UnsupportedRequestException;
+import dev.halcyon.engine.disagg.server.ApiException;
 import java.net.http.HttpResponse;
 import java.nio.file.Path;
 import java.util.concurrent.CompletionException;

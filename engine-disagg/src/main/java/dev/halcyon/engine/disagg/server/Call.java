@@ -1,4 +1,4 @@
-package dev.halcyon.engine.disagg.http;
+package dev.halcyon.engine.disagg.server;
 
 import io.netty.buffer.Unpooled;
 import io.netty.channel.EventLoop;
@@ -18,9 +18,9 @@ import java.util.Map;
  * called from any thread; what comes after the answer's end, or after the client went away, is
  * ignored.
  */
-final class Call {
+public final class Call {
 
-  static final String JSON = "application/json";
+  public static final String JSON = "application/json";
   private static final int PIECE = 64 << 10;
 
   private final Connection connection;
@@ -51,20 +51,20 @@ final class Call {
     this.origin = origin;
   }
 
-  String path() {
+  public String path() {
     return path;
   }
 
-  byte[] body() {
+  public byte[] body() {
     return body;
   }
 
-  EventLoop loop() {
+  public EventLoop loop() {
     return loop;
   }
 
   /** Answers with a whole body. */
-  void respond(int code, String contentType, byte[] content) {
+  public void respond(int code, String contentType, byte[] content) {
     onLoop(() -> respondOnLoop(code, contentType, content, Map.of()));
   }
 
@@ -79,12 +79,12 @@ final class Call {
   }
 
   /** Answers with an error; within a stream, by an event that ends it. */
-  void fail(ApiException error) {
+  public void fail(ApiException error) {
     onLoop(() -> failOnLoop(error));
   }
 
   /** Runs {@code action} if the client goes away, or is cut off, before the answer's end. */
-  void onGone(Runnable action) {
+  public void onGone(Runnable action) {
     onLoop(
         () -> {
           whenGone = action;
@@ -95,11 +95,11 @@ final class Call {
   }
 
   /** The answer as events; nothing is sent before the first of them. */
-  EventStream events() {
+  public EventStream events() {
     return new EventStream(this, connection.heartbeat());
   }
 
-  void onLoop(Runnable action) {
+  public void onLoop(Runnable action) {
     if (loop.inEventLoop()) {
       action.run();
     } else {

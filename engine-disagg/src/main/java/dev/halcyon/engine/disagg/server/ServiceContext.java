@@ -1,29 +1,40 @@
-package dev.halcyon.engine.disagg.http;
+package dev.halcyon.engine.disagg.server;
 
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Function;
 
 /** What the connections of a service share. */
 final class ServiceContext {
 
-  private final HttpOptions options;
+  private final ServerOptions options;
   private final Gate gate;
   private final Executor workers;
-  private final ServiceMetrics metrics;
+  private final ServerMetrics metrics;
+  private final Function<Throwable, ApiException> failures;
   private final Set<Connection> connections = ConcurrentHashMap.newKeySet();
   private final AtomicInteger open = new AtomicInteger();
   private volatile boolean draining;
 
-  ServiceContext(HttpOptions options, Gate gate, Executor workers, ServiceMetrics metrics) {
+  /**
+   * @param failures what a client is told of something that an endpoint has thrown
+   */
+  ServiceContext(
+      ServerOptions options,
+      Gate gate,
+      Executor workers,
+      ServerMetrics metrics,
+      Function<Throwable, ApiException> failures) {
     this.options = options;
     this.gate = gate;
     this.workers = workers;
     this.metrics = metrics;
+    this.failures = failures;
   }
 
-  HttpOptions options() {
+  ServerOptions options() {
     return options;
   }
 
@@ -33,6 +44,10 @@ final class ServiceContext {
 
   Executor workers() {
     return workers;
+  }
+
+  ApiException failure(Throwable thrown) {
+    return failures.apply(thrown);
   }
 
   /** Whether nothing new is taken. */

@@ -1,10 +1,10 @@
-package dev.halcyon.engine.disagg.http;
+package dev.halcyon.engine.disagg.server;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Map;
 
 /** An error as a client is told it, in OpenAI's form. */
-final class ApiException extends RuntimeException {
+public final class ApiException extends RuntimeException {
 
   private static final long serialVersionUID = 1;
   private static final String INVALID_REQUEST = "invalid_request_error";
@@ -25,7 +25,7 @@ final class ApiException extends RuntimeException {
    * @param code a name for the error, or null
    * @param param the field that is wrong, or null
    */
-  ApiException(int status, String type, String code, String param, String message) {
+  public ApiException(int status, String type, String code, String param, String message) {
     this(status, type, code, param, message, status == 429 || status == 503 ? RETRY : Map.of());
   }
 
@@ -45,51 +45,51 @@ final class ApiException extends RuntimeException {
   }
 
   /** 400: a field is wrong. */
-  static ApiException invalid(String param, String message) {
+  public static ApiException invalid(String param, String message) {
     return new ApiException(400, INVALID_REQUEST, null, param, message);
   }
 
   /** Some 4xx: the request can't be answered as it is. */
-  static ApiException refused(int status, String code, String message) {
+  public static ApiException refused(int status, String code, String message) {
     return new ApiException(status, INVALID_REQUEST, code, null, message);
   }
 
   /** Some 5xx. */
-  static ApiException failed(int status, String code, String message) {
+  public static ApiException failed(int status, String code, String message) {
     return new ApiException(status, SERVER_ERROR, code, null, message);
   }
 
-  static ApiException queueFull(String message) {
+  public static ApiException queueFull(String message) {
     return new ApiException(429, "rate_limit_error", "queue_full", null, message);
   }
 
-  static ApiException shuttingDown() {
+  public static ApiException shuttingDown() {
     return failed(503, "shutting_down", "The server is shutting down");
   }
 
-  int status() {
+  public int status() {
     return status;
   }
 
-  String param() {
+  public String param() {
     return param;
   }
 
-  String code() {
+  public String code() {
     return code;
   }
 
   /** The same with a header of the answer that explains it. */
-  ApiException withHeader(String name, String value) {
+  public ApiException withHeader(String name, String value) {
     return new ApiException(status, type, code, param, getMessage(), Map.of(name, value));
   }
 
   /** The answer's headers that go with the error. */
-  Map<String, String> headers() {
+  public Map<String, String> headers() {
     return headers;
   }
 
-  ObjectNode json() {
+  public ObjectNode json() {
     ObjectNode body = Json.object();
     body.putObject("error")
         .put("message", getMessage())

@@ -1,4 +1,4 @@
-package dev.halcyon.engine.disagg.http;
+package dev.halcyon.engine.disagg.server;
 
 import io.netty.util.concurrent.ScheduledFuture;
 import java.io.ByteArrayOutputStream;
@@ -11,7 +11,7 @@ import java.util.concurrent.TimeUnit;
  * A call's answer as server-sent events. The first event opens it, so that an error before has its
  * own status; so does a heartbeat, for a client must not wonder for long whether anyone is there.
  */
-final class EventStream {
+public final class EventStream {
 
   private static final byte[] DONE = "data: [DONE]\n\n".getBytes(StandardCharsets.UTF_8);
   private static final byte[] COMMENT = ": still here\n\n".getBytes(StandardCharsets.UTF_8);
@@ -32,7 +32,7 @@ final class EventStream {
   }
 
   /** Sends events; {@code whenWritten} runs when the system has taken them. */
-  void send(List<byte[]> data, Runnable whenWritten) {
+  public void send(List<byte[]> data, Runnable whenWritten) {
     ByteArrayOutputStream joined = new ByteArrayOutputStream();
     data.forEach(each -> joined.writeBytes(event(each)));
     byte[] bytes = joined.toByteArray();
@@ -44,7 +44,7 @@ final class EventStream {
   }
 
   /** Sends the sign of a good end, and ends. */
-  void done() {
+  public void done() {
     call.onLoop(
         () -> {
           call.startEvents(this);

@@ -1,4 +1,4 @@
-package dev.halcyon.engine.disagg.http;
+package dev.halcyon.engine.disagg.server;
 
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
@@ -245,11 +245,11 @@ final class Connection extends ChannelInboundHandlerAdapter {
     }
   }
 
-  private static void run(Endpoint endpoint, Call call) {
+  private void run(Endpoint endpoint, Call call) {
     try {
       endpoint.handle(call);
     } catch (RuntimeException | StackOverflowError | OutOfMemoryError e) {
-      call.fail(Failures.of(e));
+      call.fail(service.failure(e));
     }
   }
 

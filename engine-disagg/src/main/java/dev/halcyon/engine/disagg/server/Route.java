@@ -1,4 +1,4 @@
-package dev.halcyon.engine.disagg.http;
+package dev.halcyon.engine.disagg.server;
 
 /**
  * A path of the service.
@@ -8,18 +8,18 @@ package dev.halcyon.engine.disagg.http;
  * @param open whether it is for everyone, API key or not
  * @param endpoint what answers
  */
-record Route(String method, String path, boolean open, Endpoint endpoint) {
+public record Route(String method, String path, boolean open, Endpoint endpoint) {
 
-  static Route get(String path, Endpoint endpoint) {
+  public static Route get(String path, Endpoint endpoint) {
     return new Route("GET", path, false, endpoint);
   }
 
-  static Route openGet(String path, Endpoint endpoint) {
+  public static Route openGet(String path, Endpoint endpoint) {
     return new Route("GET", path, true, endpoint);
   }
 
   /** A route that takes JSON. */
-  static Route post(String path, Endpoint endpoint) {
+  public static Route post(String path, Endpoint endpoint) {
     return new Route("POST", path, false, endpoint);
   }
 

@@ -1,4 +1,4 @@
-package dev.halcyon.engine.disagg.http;
+package dev.halcyon.engine.disagg.server;
 
 import io.netty.handler.codec.http.HttpHeaderNames;
 import io.netty.handler.codec.http.HttpMethod;
@@ -30,11 +30,11 @@ final class Gate {
   private static final Route PREFLIGHT =
       new Route("OPTIONS", "preflight", true, Call::respondToPreflight);
 
-  private final HttpOptions options;
+  private final ServerOptions options;
   private final List<Route> routes;
   private final byte[] keyDigest;
 
-  Gate(HttpOptions options, List<Route> routes) {
+  Gate(ServerOptions options, List<Route> routes) {
     this.options = options;
     this.routes = List.copyOf(routes);
     this.keyDigest = options.apiKey() == null ? null : digest(options.apiKey());

@@ -1,4 +1,4 @@
-package dev.halcyon.engine.disagg.http;
+package dev.halcyon.engine.disagg.server;
 
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonProcessingException;
@@ -15,7 +15,7 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 
 /** JSON as the service reads it (strictly: no duplicate keys, little nesting) and writes it. */
-final class Json {
+public final class Json {
 
   private static final int MAX_NESTING = 64;
   private static final int MAX_NUMBER_LENGTH = 100;
@@ -37,11 +37,11 @@ final class Json {
 
   private Json() {}
 
-  static ObjectNode object() {
+  public static ObjectNode object() {
     return JsonNodeFactory.instance.objectNode();
   }
 
-  static ArrayNode array() {
+  public static ArrayNode array() {
     return JsonNodeFactory.instance.arrayNode();
   }
 
@@ -50,7 +50,7 @@ final class Json {
    *
    * @throws ApiException if it is not
    */
-  static ObjectNode parseObject(byte[] body) {
+  public static ObjectNode parseObject(byte[] body) {
     JsonNode node;
     try {
       node = MAPPER.readTree(body);
@@ -67,12 +67,12 @@ final class Json {
   }
 
   /** UTF-8; a surrogate without its partner becomes a question mark. */
-  static byte[] bytes(JsonNode node) {
+  public static byte[] bytes(JsonNode node) {
     // By way of a text: written as bytes at once, such a surrogate would be an error.
     return node.toString().getBytes(StandardCharsets.UTF_8);
   }
 
-  static String kind(JsonNode node) {
+  public static String kind(JsonNode node) {
     if (node == null || node.isMissingNode()) {
       return "missing";
     }

@@ -1,7 +1,7 @@
-package dev.halcyon.engine.disagg.http;
+package dev.halcyon.engine.disagg.server;
 
 /** Answers calls to one route. */
-interface Endpoint {
+public interface Endpoint {
 
   /**
    * Answers, or sees to it that something will. Runs on a worker's thread, which may block for
