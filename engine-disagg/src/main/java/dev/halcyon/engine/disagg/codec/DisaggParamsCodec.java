@@ -10,10 +10,8 @@ import dev.halcyon.engine.LogitsView;
 import dev.halcyon.engine.ScheduleStyle;
 import dev.halcyon.engine.Usage;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
-import java.util.Locale;
 import java.util.Set;
 
 /**
@@ -79,10 +77,10 @@ public final class DisaggParamsCodec {
    * @throws IllegalStateException if logits are closed
    */
   public ObjectNode toJson(DisaggParams params) {
-    ObjectNode object = json.object();
-    object.put("request_type", lower(params.requestType()));
+    ObjectNode object = WireJson.object();
+    object.put("request_type", WireJson.lower(params.requestType()));
     object.put("request_id", params.requestId());
-    object.put("schedule_style", lower(params.scheduleStyle()));
+    object.put("schedule_style", WireJson.lower(params.scheduleStyle()));
     if (params.seed() != null) {
       object.put("seed", params.seed().toString());
     }
@@ -108,11 +106,7 @@ public final class DisaggParamsCodec {
           "kv_descriptor", Base64.getEncoder().encodeToString(params.kvDescriptor().bytes()));
     }
     if (params.usage() != null) {
-      object
-          .putObject("usage")
-          .put("prompt_tokens", params.usage().promptTokens())
-          .put("cached_prompt_tokens", params.usage().cachedPromptTokens())
-          .put("generated_tokens", params.usage().generatedTokens());
+      object.set("usage", usage(params.usage()));
     }
     return object;
   }
@@ -141,13 +135,15 @@ public final class DisaggParamsCodec {
   public DisaggParams fromJson(JsonNode node, String field) {
     ObjectNode object = WireJson.requireObject(node, field, KEYS);
     DisaggRequestType type =
-        choice(object.get("request_type"), field + ".request_type", DisaggRequestType.values());
+        WireJson.choice(
+            object.get("request_type"), field + ".request_type", DisaggRequestType.values());
     String id =
         WireJson.text(object.get("request_id"), field + ".request_id", DisaggParams.MAX_REQUEST_ID);
     DisaggParams.Builder builder = DisaggParams.builder(type, id);
     if (object.has("schedule_style")) {
       builder.scheduleStyle(
-          choice(object.get("schedule_style"), field + ".schedule_style", ScheduleStyle.values()));
+          WireJson.choice(
+              object.get("schedule_style"), field + ".schedule_style", ScheduleStyle.values()));
     }
     builder.seed(seed(object.get("seed"), field + ".seed"));
     readFirstTokens(object, field, builder);
@@ -231,7 +227,14 @@ public final class DisaggParamsCodec {
     }
   }
 
-  private static Usage usage(JsonNode node, String field) {
+  static ObjectNode usage(Usage usage) {
+    return WireJson.object()
+        .put("prompt_tokens", usage.promptTokens())
+        .put("cached_prompt_tokens", usage.cachedPromptTokens())
+        .put("generated_tokens", usage.generatedTokens());
+  }
+
+  static Usage usage(JsonNode node, String field) {
     if (node == null) {
       return null;
     }
@@ -245,25 +248,5 @@ public final class DisaggParamsCodec {
             object.get("cached_prompt_tokens"), field + ".cached_prompt_tokens", 0, prompt),
         WireJson.integer(
             object.get("generated_tokens"), field + ".generated_tokens", 0, Integer.MAX_VALUE));
-  }
-
-  private static <E extends Enum<E>> E choice(JsonNode node, String field, E[] values) {
-    String text = WireJson.text(node, field, 64);
-    for (E value : values) {
-      if (lower(value).equals(text)) {
-        return value;
-      }
-    }
-    throw new WireFormatException(
-        field,
-        "must be one of "
-            + Arrays.stream(values).map(DisaggParamsCodec::lower).toList()
-            + ", is \""
-            + WireJson.printable(text)
-            + "\"");
-  }
-
-  private static String lower(Enum<?> value) {
-    return value.name().toLowerCase(Locale.ROOT);
   }
 }

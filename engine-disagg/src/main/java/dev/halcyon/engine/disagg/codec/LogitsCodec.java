@@ -35,6 +35,9 @@ public final class LogitsCodec {
   /** Most tensors in one payload. */
   public static final int MAX_TENSORS = 1024;
 
+  /** The most bytes that a payload's elements may be allowed. */
+  public static final long MAX_BYTES = 1L << 30;
+
   private static final Set<String> KEYS = Set.of("data", "shape", "dtype");
   private static final int MAGIC = 'H' | 'L' << 8 | 'G' << 16 | 'T' << 24;
   private static final byte VERSION = 1;
@@ -52,7 +55,7 @@ public final class LogitsCodec {
     if (vocabSize < 0) {
       throw new IllegalArgumentException("vocabSize must not be negative, got " + vocabSize);
     }
-    if (maxBytes < 1 || maxBytes > 1L << 30) {
+    if (maxBytes < 1 || maxBytes > MAX_BYTES) {
       throw new IllegalArgumentException("maxBytes must be 1 to 2^30, got " + maxBytes);
     }
     this.vocabSize = vocabSize;
@@ -62,7 +65,7 @@ public final class LogitsCodec {
 
   /** A tensor as a JSON object. */
   public ObjectNode toJson(LogitsTensor tensor) {
-    ObjectNode object = json.object();
+    ObjectNode object = WireJson.object();
     object.put("data", Base64.getEncoder().encodeToString(tensor.raw()));
     ArrayNode shape = object.putArray("shape");
     for (int size : tensor.shape()) {

@@ -63,12 +63,23 @@ public final class LogitsTensor {
    * @throws IllegalStateException if it is closed
    */
   public static LogitsTensor of(LogitsView view) {
+    return of(view, WireType.FLOAT32);
+  }
+
+  /**
+   * The rows of a view, [rows, vocabulary], rounded to a type; the view stays open and the
+   * caller's.
+   *
+   * @throws IllegalArgumentException if it has no rows, or more than one array can hold
+   * @throws IllegalStateException if it is closed
+   */
+  public static LogitsTensor of(LogitsView view, WireType type) {
     int rows = view.rows();
     int vocabSize = view.vocabSize();
     if (rows == 0) {
       throw new IllegalArgumentException("a view without rows has no form on the wire");
     }
-    long bytes = bytes(WireType.FLOAT32, new int[] {rows, vocabSize});
+    long bytes = bytes(type, new int[] {rows, vocabSize});
     if (bytes > Integer.MAX_VALUE - 64) {
       throw new IllegalArgumentException(
           String.format(
@@ -82,10 +93,10 @@ public final class LogitsTensor {
     for (int i = 0; i < rows; i++) {
       view.copyRow(i, row);
       for (int j = 0; j < vocabSize; j++) {
-        to.putInt(Float.floatToRawIntBits(row[j]));
+        type.write(row[j], to);
       }
     }
-    return new LogitsTensor(WireType.FLOAT32, new int[] {rows, vocabSize}, data);
+    return new LogitsTensor(type, new int[] {rows, vocabSize}, data);
   }
 
   /** The bytes of a shape, or Long.MAX_VALUE if that is too many to count. */

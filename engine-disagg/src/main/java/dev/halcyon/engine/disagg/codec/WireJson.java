@@ -8,8 +8,10 @@ import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.json.JsonMapper;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
+import java.util.Arrays;
 import java.util.Iterator;
 import java.util.Locale;
 import java.util.Set;
@@ -67,8 +69,8 @@ final class WireJson {
     }
   }
 
-  ObjectNode object() {
-    return mapper.createObjectNode();
+  static ObjectNode object() {
+    return JsonNodeFactory.instance.objectNode();
   }
 
   /** Requires an object with known keys. */
@@ -115,6 +117,27 @@ final class WireJson {
           field, "has " + text.length() + " characters, more than the " + maxLength + " allowed");
     }
     return text;
+  }
+
+  /** Requires the lower-case name of one of some values. */
+  static <E extends Enum<E>> E choice(JsonNode node, String field, E[] values) {
+    String text = text(node, field, 64);
+    for (E value : values) {
+      if (lower(value).equals(text)) {
+        return value;
+      }
+    }
+    throw new WireFormatException(
+        field,
+        "must be one of "
+            + Arrays.stream(values).map(WireJson::lower).toList()
+            + ", is \""
+            + printable(text)
+            + "\"");
+  }
+
+  static String lower(Enum<?> value) {
+    return value.name().toLowerCase(Locale.ROOT);
   }
 
   static String kind(JsonNode node) {

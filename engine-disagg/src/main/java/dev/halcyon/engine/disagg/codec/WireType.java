@@ -28,7 +28,7 @@ public enum WireType {
   }
 
   /** The type of a name, or null if there is none. */
-  static WireType named(String name) {
+  public static WireType named(String name) {
     for (WireType type : values()) {
       if (type.wireName.equals(name)) {
         return type;
@@ -49,5 +49,40 @@ public enum WireType {
       case BFLOAT16 -> HalfFloats.bf16(data.getShort(index * 2));
       case FLOAT16 -> HalfFloats.f16(data.getShort(index * 2));
     };
+  }
+
+  /**
+   * Adds a float32 as the nearest element, of two as near the even one; exact for FLOAT32.
+   *
+   * @param data little-endian
+   */
+  void write(float value, ByteBuffer data) {
+    int bits = Float.floatToRawIntBits(value);
+    switch (this) {
+      case FLOAT32 -> data.putInt(bits);
+      case BFLOAT16 -> data.putShort(bf16(bits));
+      case FLOAT16 -> data.putShort(f16(bits));
+    }
+  }
+
+  private static short bf16(int bits) {
+    if ((bits & 0x7fffffff) > 0x7f800000) {
+      return (short) (bits >>> 16 | 0x40); // NaN stays NaN
+    }
+    return (short) (bits + 0x7fff + (bits >>> 16 & 1) >>> 16);
+  }
+
+  private static short f16(int bits) {
+    int sign = bits >>> 16 & 0x8000;
+    int magnitude = bits & 0x7fffffff;
+    if (magnitude > 0x7f800000) {
+      return (short) (sign | 0x7e00 | magnitude >>> 13 & 0x1ff);
+    } else if (magnitude >= 0x477ff000) { // 65520 and above: nearer to infinity
+      return (short) (sign | 0x7c00);
+    } else if (magnitude < 0x38800000) { // below 2^-14: multiples of 2^-24
+      return (short) (sign | (int) Math.rint(Float.intBitsToFloat(magnitude) * 0x1p24f));
+    }
+    int rounded = magnitude + 0xfff + (magnitude >>> 13 & 1);
+    return (short) (sign | rounded - 0x38000000 >>> 13);
   }
 }

@@ -1,6 +1,9 @@
 package dev.halcyon.engine.disagg.http;
 
+import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.disagg.codec.WireType;
+import java.time.Duration;
 import java.util.List;
 
 /**
@@ -19,6 +22,7 @@ import java.util.List;
  *     of the prompt) are reported; null for no logprobs
  * @param promptLogprobs the same for the prompt, in a list of its own; null for none
  * @param tokenIds whether choices have their ids
+ * @param logitsType the type of the logits that the params ask for
  */
 record ApiRequest(
     List<Prompt> prompts,
@@ -31,20 +35,48 @@ record ApiRequest(
     boolean promptOnly,
     Integer topLogprobs,
     Integer promptLogprobs,
-    boolean tokenIds) {
+    boolean tokenIds,
+    WireType logitsType) {
 
   /**
    * @param ids as they are computed, after truncation
    * @param text what an echo of it is; null if it is not echoed
+   * @param handover what another engine did of it, or null
    */
-  record Prompt(int[] ids, String text) {}
+  record Prompt(int[] ids, String text, Handover handover) {
+
+    Prompt(int[] ids, String text) {
+      this(ids, text, null);
+    }
+  }
 
   ApiRequest {
     prompts = List.copyOf(prompts);
   }
 
-  /** How many choices the answer has. */
-  int choices() {
-    return prompts.size() * params.n();
+  /** What the engine is to do for one of the prompts. */
+  GenerationRequest.Builder engineRequest(Prompt prompt, Duration timeout) {
+    return GenerationRequest.builder(prompt.ids())
+        .params(params)
+        .cacheSalt(cacheSalt)
+        .priority(priority)
+        .timeout(timeout);
+  }
+
+  /** The same with other prompts. */
+  ApiRequest withPrompts(List<Prompt> others) {
+    return new ApiRequest(
+        others,
+        params,
+        cacheSalt,
+        priority,
+        stream,
+        streamUsage,
+        echo,
+        promptOnly,
+        topLogprobs,
+        promptLogprobs,
+        tokenIds,
+        logitsType);
   }
 }

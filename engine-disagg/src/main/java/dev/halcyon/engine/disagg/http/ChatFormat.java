@@ -39,8 +39,9 @@ final class ChatFormat implements AnswerFormat {
           .put("content", output.text())
           .putNull("refusal");
       putEnd(choice, output.logprobs(), output.finishReason());
-      putIds(choice, output.tokenIds(), true);
-      putPrompt(choice, result.promptLogprobs());
+      putIds(choice, output.tokenIds());
+      LogitsFields.putGenerated(choice, request, output.generationLogits());
+      putPrompt(choice, PromptScores.of(result), output.index());
     }
     ObjectNode node = envelope.with("chat.completion", choices);
     Envelope.putUsage(node, results, true);
@@ -63,13 +64,11 @@ final class ChatFormat implements AnswerFormat {
   private final class ConversationChunks implements Chunks {
 
     private final boolean[] begun = new boolean[request.params().n()];
-    private List<TokenLogprobs> ofPrompt;
+    private PromptScores scores = PromptScores.NONE;
 
     @Override
     public List<ObjectNode> of(GenerationDelta delta) {
-      if (delta.promptLogprobs() != null) {
-        ofPrompt = delta.promptLogprobs();
-      }
+      scores = scores.orOf(delta);
       List<ObjectNode> events = new ArrayList<>();
       int index = delta.index();
       if (!begun[index]) {
@@ -77,17 +76,20 @@ final class ChatFormat implements AnswerFormat {
         ObjectNode choice = Json.object().put("index", index);
         choice.putObject("delta").put("role", "assistant").put("content", "");
         putEnd(choice, null, null);
-        putIds(choice, List.of(), true);
-        putPrompt(choice, ofPrompt);
+        putIds(choice, List.of());
+        putPrompt(choice, scores, index);
         events.add(chunk(choice));
       }
       boolean scored = delta.logprobs() != null && !delta.logprobs().isEmpty();
-      boolean ids = request.tokenIds() && !delta.tokenIds().isEmpty();
+      boolean ids =
+          (request.tokenIds() || request.params().returnGenerationLogits())
+              && !delta.tokenIds().isEmpty();
       if (!delta.text().isEmpty() || scored || ids) {
         ObjectNode choice = Json.object().put("index", index);
         choice.putObject("delta").put("content", delta.text());
         putEnd(choice, delta.logprobs(), null);
-        putIds(choice, delta.tokenIds(), false);
+        putIds(choice, delta.tokenIds());
+        LogitsFields.putGenerated(choice, request, delta.generationLogits());
         events.add(chunk(choice));
       }
       if (delta.finishReason() != null) {
@@ -114,21 +116,23 @@ final class ChatFormat implements AnswerFormat {
     choice.put("finish_reason", Envelope.finishReason(reason));
   }
 
-  private void putIds(ObjectNode choice, List<Integer> ids, boolean withPrompt) {
+  private void putIds(ObjectNode choice, List<Integer> ids) {
     if (request.tokenIds()) {
       choice.set("token_ids", Envelope.ids(ids));
-      if (withPrompt) {
-        int[] prompt = request.prompts().get(0).ids();
-        choice.set("prompt_token_ids", Envelope.ids(Arrays.stream(prompt).boxed().toList()));
-      }
     }
   }
 
-  private void putPrompt(ObjectNode choice, List<TokenLogprobs> ofPrompt) {
-    if (request.promptLogprobs() != null && ofPrompt != null) {
-      choice.set(
-          "prompt_logprobs",
-          logprobs.prompt(CompletionFormat.shifted(ofPrompt), request.promptLogprobs()));
+  /** What there is to say of the prompt: in the first choice, and but for logits in each. */
+  private void putPrompt(ObjectNode choice, PromptScores scores, int index) {
+    if (request.promptLogprobs() != null && scores.logprobs() != null) {
+      choice.set("prompt_logprobs", logprobs.prompt(scores.shifted(), request.promptLogprobs()));
+    }
+    if (request.tokenIds()) {
+      int[] prompt = request.prompts().get(0).ids();
+      choice.set("prompt_token_ids", Envelope.ids(Arrays.stream(prompt).boxed().toList()));
+    }
+    if (index == 0) {
+      LogitsFields.putContext(choice, request, scores.logits());
     }
   }
 }

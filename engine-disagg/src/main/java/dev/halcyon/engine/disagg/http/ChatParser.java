@@ -8,6 +8,7 @@ import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.UnsupportedRequestException;
+import dev.halcyon.engine.disagg.codec.WireType;
 import dev.halcyon.engine.disagg.http.ApiRequest.Prompt;
 import dev.halcyon.engine.disagg.server.ApiException;
 import dev.halcyon.engine.disagg.server.Json;
@@ -43,23 +44,28 @@ final class ChatParser {
     String cacheSalt = fields.text("cache_salt");
     Integer priority = fields.integer("priority", Integer.MIN_VALUE, Integer.MAX_VALUE);
     boolean tokenIds = fields.flag("return_token_ids");
+    WireType logitsType = LogitsFields.read(fields, builder);
     List<ChatMessage> messages = messages(fields.take("messages"));
     refuseWhatCantBeDone(fields);
     fields.refuseOthers();
     SamplingParams params = builder.build();
     params.requireFits(engine.vocabSize());
-    return new ApiRequest(
-        List.of(new Prompt(promptIds(messages, params), null)),
-        params,
-        cacheSalt,
-        priority == null ? 0 : priority,
-        stream,
-        streamUsage,
-        false,
-        false,
-        top,
-        promptTop,
-        tokenIds);
+    ApiRequest request =
+        new ApiRequest(
+            List.of(new Prompt(promptIds(messages, params), null)),
+            params,
+            cacheSalt,
+            priority == null ? 0 : priority,
+            stream,
+            streamUsage,
+            false,
+            false,
+            top,
+            promptTop,
+            tokenIds,
+            logitsType);
+    LogitsFields.requireBounded(request, engine, options.maxLogitsBytes());
+    return request;
   }
 
   /** By either name; as much as there is room for, if it is left out. */

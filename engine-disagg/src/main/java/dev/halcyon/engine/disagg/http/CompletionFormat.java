@@ -11,7 +11,6 @@ import dev.halcyon.engine.disagg.http.ApiRequest.Prompt;
 import dev.halcyon.engine.disagg.server.Json;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Collections;
 import java.util.List;
 
 /** OpenAI's completions. A stream's chunks, joined, are the whole answer. */
@@ -36,13 +35,7 @@ final class CompletionFormat implements AnswerFormat {
       GenerationResult result = results.get(i);
       for (GenerationOutput output : result.outputs()) {
         Choice choice = new Choice(i, output.index());
-        choices.add(
-            choice.next(
-                output.text(),
-                output.tokenIds(),
-                output.logprobs(),
-                output.finishReason(),
-                result.promptLogprobs()));
+        choices.add(choice.next(Piece.of(output), PromptScores.of(result)));
       }
     }
     ObjectNode node = envelope.with(OBJECT, choices);
@@ -66,7 +59,7 @@ final class CompletionFormat implements AnswerFormat {
   private final class PromptChunks implements Chunks {
 
     private final List<Choice> choices = new ArrayList<>();
-    private List<TokenLogprobs> ofPrompt;
+    private PromptScores scores = PromptScores.NONE;
 
     PromptChunks(int prompt) {
       for (int i = 0; i < request.params().n(); i++) {
@@ -76,27 +69,28 @@ final class CompletionFormat implements AnswerFormat {
 
     @Override
     public List<ObjectNode> of(GenerationDelta delta) {
-      if (delta.promptLogprobs() != null) {
-        ofPrompt = delta.promptLogprobs();
-      }
+      scores = scores.orOf(delta);
       Choice choice = choices.get(delta.index());
       boolean shows =
           !delta.text().isEmpty()
               || delta.finishReason() != null
               || (request.echo() && !choice.begun)
-              || ((request.tokenIds() || request.topLogprobs() != null)
-                  && !delta.tokenIds().isEmpty());
+              || (showsTokens() && !delta.tokenIds().isEmpty());
       if (!shows) {
         return List.of();
       }
-      ObjectNode next =
-          choice.next(
-              delta.text(), delta.tokenIds(), delta.logprobs(), delta.finishReason(), ofPrompt);
+      ObjectNode next = choice.next(Piece.of(delta), scores);
       ObjectNode node = envelope.with(OBJECT, Json.array().add(next));
       if (request.streamUsage()) {
         node.putNull("usage");
       }
       return List.of(node);
+    }
+
+    private boolean showsTokens() {
+      return request.tokenIds()
+          || request.topLogprobs() != null
+          || request.params().returnGenerationLogits();
     }
   }
 
@@ -113,38 +107,41 @@ final class CompletionFormat implements AnswerFormat {
       this.index = promptIndex * request.params().n() + sample;
     }
 
-    /**
-     * The choice's next piece.
-     *
-     * @param ofPrompt the prompt's logprobs as the engine gives them, or null
-     */
-    ObjectNode next(
-        String text,
-        List<Integer> ids,
-        List<TokenLogprobs> ofIds,
-        FinishReason reason,
-        List<TokenLogprobs> ofPrompt) {
+    /** The choice's next piece. */
+    ObjectNode next(Piece piece, PromptScores scores) {
       boolean first = !begun;
       begun = true;
       boolean echoes = first && request.echo();
       boolean silent = request.promptOnly();
+      FinishReason reason = piece.finishReason();
       ObjectNode node = Json.object().put("index", index);
-      node.put("text", (echoes ? prompt.text() : "") + (silent ? "" : text));
-      List<TokenLogprobs> shifted = ofPrompt == null ? null : shifted(ofPrompt);
-      node.set("logprobs", logprobs(echoes ? shifted : null, ids, ofIds));
+      node.put("text", (echoes ? prompt.text() : "") + (silent ? "" : piece.text()));
+      node.set(
+          "logprobs", logprobs(echoes ? scores.shifted() : null, piece.ids(), piece.logprobs()));
       node.put(
           "finish_reason",
           Envelope.finishReason(silent && reason != null ? FinishReason.LENGTH : reason));
-      if (first && request.promptLogprobs() != null && shifted != null) {
-        node.set("prompt_logprobs", logprobs.prompt(shifted, request.promptLogprobs()));
+      if (first) {
+        putPrompt(node, scores);
       }
       if (request.tokenIds()) {
-        node.set("token_ids", Envelope.ids(silent ? List.of() : ids));
-        if (first) {
-          node.set("prompt_token_ids", Envelope.ids(promptIds()));
-        }
+        node.set("token_ids", Envelope.ids(silent ? List.of() : piece.ids()));
       }
+      LogitsFields.putGenerated(node, request, silent ? null : piece.logits());
       return node;
+    }
+
+    /** What there is to say of the prompt: in its first choice, and but for logits in each. */
+    private void putPrompt(ObjectNode node, PromptScores scores) {
+      if (request.promptLogprobs() != null && scores.logprobs() != null) {
+        node.set("prompt_logprobs", logprobs.prompt(scores.shifted(), request.promptLogprobs()));
+      }
+      if (request.tokenIds()) {
+        node.set("prompt_token_ids", Envelope.ids(promptIds()));
+      }
+      if (index % request.params().n() == 0) {
+        LogitsFields.putContext(node, request, scores.logits());
+      }
     }
 
     private ObjectNode logprobs(
@@ -167,13 +164,5 @@ final class CompletionFormat implements AnswerFormat {
     private List<Integer> promptIds() {
       return Arrays.stream(prompt.ids()).boxed().toList();
     }
-  }
-
-  /** With entry i scoring token i: none for the first, and without the first generated token's. */
-  static List<TokenLogprobs> shifted(List<TokenLogprobs> ofPrompt) {
-    List<TokenLogprobs> shifted = new ArrayList<>(ofPrompt.size());
-    shifted.add(null);
-    shifted.addAll(ofPrompt.subList(0, ofPrompt.size() - 1));
-    return Collections.unmodifiableList(shifted);
   }
 }

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.disagg.codec.WireType;
 import dev.halcyon.engine.disagg.http.ApiRequest.Prompt;
 import dev.halcyon.engine.disagg.server.ApiException;
 import java.util.ArrayList;
@@ -43,24 +44,29 @@ final class CompletionParser {
     String cacheSalt = fields.text("cache_salt");
     Integer priority = fields.integer("priority", Integer.MIN_VALUE, Integer.MAX_VALUE);
     boolean tokenIds = fields.flag("return_token_ids");
+    WireType logitsType = LogitsFields.read(fields, builder);
     JsonNode prompt = fields.take("prompt");
     refuseWhatCantBeDone(fields);
     SamplingParams params = builder.build();
     refuseOtherBestOf(fields, params.n());
     fields.refuseOthers();
     params.requireFits(engine.vocabSize());
-    return new ApiRequest(
-        prompts(prompt, params.truncatePromptTokens(), echo),
-        params,
-        cacheSalt,
-        priority == null ? 0 : priority,
-        stream,
-        streamUsage,
-        echo,
-        promptOnly,
-        top,
-        promptTop,
-        tokenIds);
+    ApiRequest request =
+        new ApiRequest(
+            prompts(prompt, params.truncatePromptTokens(), echo),
+            params,
+            cacheSalt,
+            priority == null ? 0 : priority,
+            stream,
+            streamUsage,
+            echo,
+            promptOnly,
+            top,
+            promptTop,
+            tokenIds,
+            logitsType);
+    LogitsFields.requireBounded(request, engine, options.maxLogitsBytes());
+    return request;
   }
 
   private static Integer larger(Integer a, Integer b) {

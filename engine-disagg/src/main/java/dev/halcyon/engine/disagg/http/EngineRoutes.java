@@ -3,18 +3,20 @@ package dev.halcyon.engine.disagg.http;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineException;
+import dev.halcyon.engine.disagg.http.ApiReader.Api;
+import dev.halcyon.engine.disagg.http.ApiReader.Body;
 import dev.halcyon.engine.disagg.server.ApiException;
 import dev.halcyon.engine.disagg.server.Call;
 import dev.halcyon.engine.disagg.server.Endpoint;
 import dev.halcyon.engine.disagg.server.Json;
 import dev.halcyon.engine.disagg.server.Route;
 import io.netty.handler.codec.http.QueryStringDecoder;
+import java.util.ArrayList;
 import java.util.List;
-import java.util.function.BiFunction;
-import java.util.function.Function;
+import java.util.concurrent.Executor;
 
-/** The endpoints of one engine that does all of a request. */
-final class EngineRoutes {
+/** The endpoints of one engine, for the part that it has in requests. */
+final class EngineRoutes implements AutoCloseable {
 
   private static final String MODELS = "/v1/models";
 
@@ -24,58 +26,60 @@ final class EngineRoutes {
   private final Endpoint metricsEndpoint;
   private final String modelName;
   private final long created = System.currentTimeMillis() / 1000;
-  private final LogprobsWriter logprobs;
+  private final ApiReader reader;
+  private final DecodeRole decode;
 
   /**
    * @param metricsEndpoint answers with all metrics
+   * @param workers for what would hold up others
    */
   EngineRoutes(
-      Engine engine, HttpOptions options, ServiceMetrics metrics, Endpoint metricsEndpoint) {
+      Engine engine,
+      HttpOptions options,
+      ServiceMetrics metrics,
+      Endpoint metricsEndpoint,
+      Executor workers) {
     this.engine = engine;
     this.options = options;
     this.metrics = metrics;
     this.metricsEndpoint = metricsEndpoint;
     this.modelName = modelName(engine, options);
-    this.logprobs = new LogprobsWriter(new TokenTexts(engine));
+    this.reader = new ApiReader(engine, options, modelName);
+    this.decode =
+        options.hasRole(SplitOptions.Role.DECODE)
+            ? new DecodeRole(engine, reader, options, metrics, workers)
+            : null;
   }
 
   List<Route> routes() {
-    CompletionParser completions = new CompletionParser(engine, options);
-    ChatParser chats = new ChatParser(engine, options);
-    return List.of(
-        Route.openGet("/health", this::health),
-        Route.get("/metrics", metricsEndpoint),
-        Route.get(MODELS, this::models),
-        Route.get(MODELS + "/*", this::model),
-        Route.post(
-            "/v1/completions",
-            call ->
-                generate(
-                    call,
-                    completions::parse,
-                    (request, model) -> new CompletionFormat(request, logprobs, model))),
-        Route.post(
-            "/v1/chat/completions",
-            call ->
-                generate(
-                    call,
-                    chats::parse,
-                    (request, model) -> new ChatFormat(request, logprobs, model))));
+    List<Route> routes = new ArrayList<>();
+    routes.add(Route.openGet("/health", this::health));
+    routes.add(Route.get("/metrics", metricsEndpoint));
+    routes.add(Route.get(MODELS, this::models));
+    routes.add(Route.get(MODELS + "/*", this::model));
+    if (options.hasRole(SplitOptions.Role.PREFILL)) {
+      routes.addAll(new PrefillRole(engine, reader, options, metrics).routes());
+    } else {
+      for (Api api : Api.values()) {
+        routes.add(Route.post(api.path, call -> generate(call, api)));
+      }
+    }
+    return routes;
   }
 
-  private void generate(
-      Call call,
-      Function<Fields, ApiRequest> parser,
-      BiFunction<ApiRequest, String, AnswerFormat> format) {
-    engine.requireOpen();
-    Fields fields = new Fields(Json.parseObject(call.body()), "");
-    String model = fields.text("model");
-    if (model != null && !model.equals(modelName)) {
-      throw unknownModel();
+  private void generate(Call call, Api api) {
+    Body body = reader.read(call, api);
+    if (body.split() == null) {
+      ApiRequest request = body.request();
+      new Generation(call, request, reader.format(api, request), metrics, () -> {})
+          .start(engine, options.requestTimeout());
+    } else if (decode != null) {
+      decode.generate(call, body);
+    } else {
+      throw ApiException.invalid(
+          SplitFields.NAME,
+          "'" + SplitFields.NAME + "' is for a decode server; this one does whole requests");
     }
-    ApiRequest request = parser.apply(fields);
-    new Generation(call, request, format.apply(request, modelName), metrics)
-        .start(engine, options.requestTimeout());
   }
 
   private void health(Call call) {
@@ -97,7 +101,7 @@ final class EngineRoutes {
     // Names may have characters that a path can't.
     String path = QueryStringDecoder.decodeComponent(call.path());
     if (!path.equals(MODELS + "/" + modelName)) {
-      throw unknownModel();
+      throw reader.unknownModel();
     }
     call.respond(200, Call.JSON, Json.bytes(description()));
   }
@@ -111,15 +115,6 @@ final class EngineRoutes {
         .put("max_model_len", engine.maxSequenceLength());
   }
 
-  private ApiException unknownModel() {
-    return new ApiException(
-        404,
-        "invalid_request_error",
-        "model_not_found",
-        "model",
-        "There is no such model here; '" + modelName + "' is served");
-  }
-
   private static String modelName(Engine engine, HttpOptions options) {
     if (options.modelName() != null) {
       return options.modelName();
@@ -127,5 +122,12 @@ final class EngineRoutes {
     return engine.options().model() == null
         ? "default"
         : engine.options().model().toAbsolutePath().normalize().getFileName().toString();
+  }
+
+  @Override
+  public void close() {
+    if (decode != null) {
+      decode.close();
+    }
   }
 }

@@ -4,12 +4,14 @@ import dev.halcyon.engine.EngineClosedException;
 import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.EngineFailedException;
 import dev.halcyon.engine.IncompleteContextLogitsException;
+import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.QueueFullException;
 import dev.halcyon.engine.RequestOutOfMemoryException;
 import dev.halcyon.engine.RequestTooLargeException;
 import dev.halcyon.engine.UnsupportedRequestException;
 import dev.halcyon.engine.disagg.codec.WireFormatException;
 import dev.halcyon.engine.disagg.server.ApiException;
+import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.CompletionException;
 import java.util.regex.Matcher;
@@ -70,12 +72,30 @@ final class Failures {
       return ApiException.failed(503, "engine_closed", "The engine is closed");
     } else if (e instanceof EngineFailedException) {
       return ApiException.failed(503, "engine_failed", "The engine failed and has to be restarted");
+    } else if (e instanceof KvTransferException transfer) {
+      return transfer(transfer);
     } else if (e instanceof RequestOutOfMemoryException) {
       return ApiException.failed(503, "out_of_memory", e.getMessage());
     }
     LOG.error("A request failed", e);
     return ApiException.failed(
         500, null, e instanceof EngineException ? e.getMessage() : "Internal error");
+  }
+
+  /** Keys and values that did not come from the engine that computed the prompt. */
+  private static ApiException transfer(KvTransferException e) {
+    String code = "kv_transfer_" + e.reason().name().toLowerCase(Locale.ROOT);
+    return switch (e.reason()) {
+      case REFUSED -> ApiException.refused(400, code, e.getMessage());
+      // Nothing is wrong with the request, but its prompt has to be computed again.
+      case UNKNOWN -> ApiException.refused(409, code, e.getMessage());
+      case TIMEOUT -> ApiException.failed(504, code, e.getMessage());
+      case PEER_LOST, CANCELLED, CORRUPT, CLOSED -> {
+        LOG.warn("A prompt's keys and values did not arrive: {}", e.getMessage());
+        yield ApiException.failed(
+            502, code, "The prompt's keys and values did not arrive from where they were computed");
+      }
+    };
   }
 
   /** The engine's messages begin with the parameter's name. */

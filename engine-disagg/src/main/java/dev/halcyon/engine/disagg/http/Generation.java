@@ -1,20 +1,17 @@
 package dev.halcyon.engine.disagg.http;
 
 import dev.halcyon.engine.Engine;
-import dev.halcyon.engine.FinishReason;
 import dev.halcyon.engine.GenerationDelta;
-import dev.halcyon.engine.GenerationHandle;
+import dev.halcyon.engine.GenerationOutput;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
-import dev.halcyon.engine.disagg.server.ApiException;
+import dev.halcyon.engine.disagg.http.Submission.Part;
 import dev.halcyon.engine.disagg.server.Call;
 import dev.halcyon.engine.disagg.server.EventStream;
 import dev.halcyon.engine.disagg.server.Json;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Flow;
 import java.util.concurrent.atomic.AtomicInteger;
 
@@ -28,15 +25,21 @@ final class Generation {
   private final Call call;
   private final ApiRequest request;
   private final AnswerFormat format;
-  private final ServiceMetrics metrics;
-  private final List<GenerationHandle> handles = new CopyOnWriteArrayList<>();
-  private volatile boolean cancelled;
+  private final Submission submission;
 
-  Generation(Call call, ApiRequest request, AnswerFormat format, ServiceMetrics metrics) {
+  /**
+   * @param whenCancelled runs once if the call fails or its client goes away
+   */
+  Generation(
+      Call call,
+      ApiRequest request,
+      AnswerFormat format,
+      ServiceMetrics metrics,
+      Runnable whenCancelled) {
     this.call = call;
     this.request = request;
     this.format = format;
-    this.metrics = metrics;
+    this.submission = new Submission(call, metrics, whenCancelled);
   }
 
   /**
@@ -45,84 +48,86 @@ final class Generation {
    * @throws RuntimeException as the engine's submit does; then nothing runs
    */
   void start(Engine engine, Duration timeout) {
-    call.onGone(this::cancel);
-    try {
-      for (ApiRequest.Prompt prompt : request.prompts()) {
-        if (!cancelled) {
-          handles.add(engine.submit(engineRequest(prompt, timeout)));
-        }
-      }
-    } catch (RuntimeException | Error e) {
-      cancel();
-      throw e;
-    }
-    if (cancelled) {
-      cancel();
+    List<ApiRequest.Prompt> prompts = request.prompts();
+    boolean runs =
+        submission.start(
+            prompts.size(),
+            i -> {
+              Handover handover = prompts.get(i).handover();
+              return handover != null && handover.ended() != null
+                  ? Part.ended(handover.ended())
+                  : Part.running(engine.submit(engineRequest(prompts.get(i), timeout)));
+            });
+    if (!runs) {
       return;
     }
-    List<CompletableFuture<GenerationResult>> results = new ArrayList<>();
-    handles.forEach(handle -> results.add(handle.result()));
-    for (CompletableFuture<GenerationResult> result : results) {
-      result.whenComplete(this::noteEnd);
-    }
     if (request.stream()) {
-      stream(results);
+      stream();
     } else {
-      whole(results);
+      whole();
     }
   }
 
   private GenerationRequest engineRequest(ApiRequest.Prompt prompt, Duration timeout) {
-    return GenerationRequest.builder(prompt.ids())
-        .params(request.params())
-        .cacheSalt(request.cacheSalt())
-        .priority(request.priority())
-        .timeout(timeout)
+    return request
+        .engineRequest(prompt, timeout)
+        .disaggParams(prompt.handover() == null ? null : prompt.handover().rest())
         .build();
   }
 
-  /** Ends all requests. */
-  private void cancel() {
-    cancelled = true;
-    handles.forEach(GenerationHandle::cancel);
-  }
-
-  private void noteEnd(GenerationResult result, Throwable failure) {
-    if (failure != null) {
-      fail(failure);
-    } else {
-      metrics.requestEnded(result.timing());
-    }
-  }
-
-  private void fail(Throwable failure) {
-    call.fail(Failures.of(failure));
-    cancel();
-  }
-
-  private void whole(List<CompletableFuture<GenerationResult>> results) {
-    afterAll(
-        results,
+  private void whole() {
+    submission.afterAll(
         all -> {
           for (GenerationResult result : all) {
-            result.outputs().forEach(output -> requireGoodEnd(output.finishReason()));
+            result.outputs().forEach(output -> Submission.requireGoodEnd(output.finishReason()));
           }
           call.respond(200, Call.JSON, Json.bytes(format.whole(all)));
         });
   }
 
-  private void stream(List<CompletableFuture<GenerationResult>> results) {
+  private void stream() {
     EventStream events = call.events();
-    AtomicInteger running = new AtomicInteger(handles.size());
-    for (int i = 0; i < handles.size(); i++) {
+    List<Part> parts = submission.parts();
+    AtomicInteger running = new AtomicInteger(parts.size());
+    Runnable onEnd =
+        () -> {
+          if (running.decrementAndGet() == 0) {
+            endStream(events);
+          }
+        };
+    for (int i = 0; i < parts.size(); i++) {
       AnswerFormat.Chunks chunks = format.chunks(i);
-      handles.get(i).deltas().subscribe(new Deltas(events, chunks, running, results));
+      if (parts.get(i).handle() == null) {
+        streamEnded(events, chunks, parts.get(i).result().join(), onEnd);
+      } else {
+        parts.get(i).handle().deltas().subscribe(new Deltas(events, chunks, onEnd));
+      }
     }
   }
 
-  private void endStream(EventStream events, List<CompletableFuture<GenerationResult>> results) {
-    afterAll(
-        results,
+  /** The events of outputs that ended with their first token: one delta each. */
+  private static void streamEnded(
+      EventStream events, AnswerFormat.Chunks chunks, GenerationResult result, Runnable onEnd) {
+    List<byte[]> data = new ArrayList<>();
+    for (GenerationOutput output : result.outputs()) {
+      boolean first = output.index() == 0;
+      GenerationDelta delta =
+          new GenerationDelta(
+              output.index(),
+              output.text(),
+              output.tokenIds(),
+              output.logprobs(),
+              output.generationLogits(),
+              first ? result.contextLogits() : null,
+              first ? result.promptLogprobs() : null,
+              output.finishReason());
+      chunks.of(delta).forEach(chunk -> data.add(Json.bytes(chunk)));
+    }
+    events.send(data, onEnd);
+  }
+
+  private void endStream(EventStream events) {
+    submission.afterAll(
         all -> {
           if (request.streamUsage()) {
             events.send(List.of(Json.bytes(format.usageChunk(all))), () -> {});
@@ -131,47 +136,18 @@ final class Generation {
         });
   }
 
-  private interface Conclusion {
-    void draw(List<GenerationResult> results);
-  }
-
-  private void afterAll(List<CompletableFuture<GenerationResult>> results, Conclusion conclusion) {
-    CompletableFuture.allOf(results.toArray(CompletableFuture[]::new))
-        .thenRun(() -> conclusion.draw(results.stream().map(CompletableFuture::join).toList()))
-        .whenComplete(
-            (nothing, failure) -> {
-              if (failure != null) {
-                fail(failure);
-              }
-            });
-  }
-
-  private static void requireGoodEnd(FinishReason reason) {
-    if (reason == FinishReason.TIMEOUT) {
-      throw ApiException.failed(504, "timeout", "The request took longer than this server allows");
-    } else if (reason != FinishReason.STOP && reason != FinishReason.LENGTH) {
-      throw ApiException.failed(503, "cancelled", "The request was cancelled");
-    }
-  }
-
   /** Takes one prompt's deltas, the next when the one before is on its way to the client. */
   private final class Deltas implements Flow.Subscriber<GenerationDelta> {
 
     private final EventStream events;
     private final AnswerFormat.Chunks chunks;
-    private final AtomicInteger running;
-    private final List<CompletableFuture<GenerationResult>> results;
+    private final Runnable onEnd;
     private Flow.Subscription subscription;
 
-    Deltas(
-        EventStream events,
-        AnswerFormat.Chunks chunks,
-        AtomicInteger running,
-        List<CompletableFuture<GenerationResult>> results) {
+    Deltas(EventStream events, AnswerFormat.Chunks chunks, Runnable onEnd) {
       this.events = events;
       this.chunks = chunks;
-      this.running = running;
-      this.results = results;
+      this.onEnd = onEnd;
     }
 
     @Override
@@ -182,14 +158,12 @@ final class Generation {
 
     @Override
     public void onNext(GenerationDelta delta) {
-      if (cancelled) {
+      if (submission.cancelled()) {
         subscription.cancel();
         return;
       }
       try {
-        if (delta.finishReason() != null) {
-          requireGoodEnd(delta.finishReason());
-        }
+        Submission.requireGoodEnd(delta.finishReason());
         List<byte[]> data = chunks.of(delta).stream().map(Json::bytes).toList();
         if (data.isEmpty()) {
           subscription.request(1);
@@ -198,20 +172,18 @@ final class Generation {
         }
       } catch (RuntimeException | Error e) {
         subscription.cancel();
-        fail(e);
+        submission.fail(e);
       }
     }
 
     @Override
     public void onError(Throwable failure) {
-      fail(failure);
+      submission.fail(failure);
     }
 
     @Override
     public void onComplete() {
-      if (running.decrementAndGet() == 0) {
-        endStream(events, results);
-      }
+      onEnd.run();
     }
   }
 }

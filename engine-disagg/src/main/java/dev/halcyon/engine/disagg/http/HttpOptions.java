@@ -17,6 +17,9 @@ import java.util.Objects;
  * @param maxPrompts prompts in one request. Default: 128
  * @param maxLogprobs the most likely tokens that a request may ask for at each position. Default:
  *     20
+ * @param maxLogitsBytes bytes, as float32, of the logits that a request may ask for. Default: 64
+ *     MiB
+ * @param split the part that the server has in split requests. Default: null, none
  * @param requestTimeout how long a request may run. Default: 10 minutes
  */
 public record HttpOptions(
@@ -24,13 +27,29 @@ public record HttpOptions(
     String modelName,
     int maxPrompts,
     int maxLogprobs,
+    int maxLogitsBytes,
+    SplitOptions split,
     Duration requestTimeout) {
 
   public HttpOptions {
     Objects.requireNonNull(server, "server");
     Checks.atLeast(1, maxPrompts, "maxPrompts");
     Checks.atLeast(0, maxLogprobs, "maxLogprobs");
+    Checks.atLeast(0, maxLogitsBytes, "maxLogitsBytes");
     Checks.positive(requestTimeout, "requestTimeout");
+  }
+
+  /** A decode server's requests come with what was handed over. */
+  ServerOptions serverWithHandover() {
+    if (!hasRole(SplitOptions.Role.DECODE)) {
+      return server;
+    }
+    long bytes = (long) server.maxBodyBytes() + split.maxHandoverBytes();
+    return server.withMaxBodyBytes((int) Math.min(bytes, Integer.MAX_VALUE - 64));
+  }
+
+  boolean hasRole(SplitOptions.Role role) {
+    return split != null && split.role() == role;
   }
 
   public static Builder builder() {
@@ -44,6 +63,8 @@ public record HttpOptions(
     private String modelName;
     private int maxPrompts = 128;
     private int maxLogprobs = 20;
+    private int maxLogitsBytes = 64 << 20;
+    private SplitOptions split;
     private Duration requestTimeout = Duration.ofMinutes(10);
 
     private Builder() {}
@@ -99,6 +120,16 @@ public record HttpOptions(
       return this;
     }
 
+    public Builder maxLogitsBytes(int value) {
+      maxLogitsBytes = value;
+      return this;
+    }
+
+    public Builder split(SplitOptions value) {
+      split = value;
+      return this;
+    }
+
     public Builder requestTimeout(Duration value) {
       requestTimeout = value;
       return this;
@@ -133,7 +164,14 @@ public record HttpOptions(
      * @throws IllegalArgumentException if a value can't be right
      */
     public HttpOptions build() {
-      return new HttpOptions(server.build(), modelName, maxPrompts, maxLogprobs, requestTimeout);
+      return new HttpOptions(
+          server.build(),
+          modelName,
+          maxPrompts,
+          maxLogprobs,
+          maxLogitsBytes,
+          split,
+          requestTimeout);
     }
   }
 }

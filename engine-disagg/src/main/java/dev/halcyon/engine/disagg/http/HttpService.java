@@ -21,16 +21,19 @@ import dev.halcyon.engine.disagg.server.HttpServer;
 public final class HttpService implements AutoCloseable {
 
   private final HttpServer server;
+  private final EngineRoutes routes;
 
-  private HttpService(HttpServer server) {
+  private HttpService(HttpServer server, EngineRoutes routes) {
     this.server = server;
+    this.routes = routes;
   }
 
   /**
    * Starts to serve an engine.
    *
    * @throws IllegalArgumentException if the engine's submit would wait for a place in its queue: a
-   *     full queue is to be said to clients, not waited out by the service's threads
+   *     full queue is to be said to clients, not waited out by the service's threads; or if it has
+   *     no kvTransport and is to take part in split requests
    * @throws EngineException if the address can't be listened on, or the TLS files can't be read
    */
   public static HttpService start(Engine engine, HttpOptions options) {
@@ -38,14 +41,25 @@ public final class HttpService implements AutoCloseable {
       throw new IllegalArgumentException(
           "queueFullPolicy is " + engine.options().queueFullPolicy() + ", expected FAIL");
     }
-    HttpServer server = new HttpServer(options.server(), Failures::of);
+    if (options.split() != null && engine.options().kvTransport() == null) {
+      throw new IllegalArgumentException(
+          "split is " + options.split() + ", for which the engine needs a kvTransport");
+    }
+    HttpServer server = new HttpServer(options.serverWithHandover(), Failures::of);
+    EngineRoutes routes =
+        new EngineRoutes(
+            engine,
+            options,
+            new ServiceMetrics(server.registry()),
+            server::answerMetrics,
+            server.workers());
+    HttpService service = new HttpService(server, routes);
     try {
       new EngineMeterBinder(engine).bindTo(server.registry());
-      ServiceMetrics metrics = new ServiceMetrics(server.registry());
-      server.start(new EngineRoutes(engine, options, metrics, server::answerMetrics).routes());
-      return new HttpService(server);
+      server.start(routes.routes());
+      return service;
     } catch (RuntimeException | Error e) {
-      server.close();
+      service.close();
       throw e;
     }
   }
@@ -67,5 +81,6 @@ public final class HttpService implements AutoCloseable {
   @Override
   public void close() {
     server.close();
+    routes.close();
   }
 }

@@ -62,6 +62,24 @@ public record ServerOptions(
     Checks.notNegative(drainTimeout, "drainTimeout");
   }
 
+  /** The same with another limit for bodies. */
+  public ServerOptions withMaxBodyBytes(int bytes) {
+    return new ServerOptions(
+        host,
+        port,
+        apiKey,
+        tlsCertificate,
+        tlsKey,
+        allowedOrigins,
+        maxConnections,
+        bytes,
+        bodyTimeout,
+        idleTimeout,
+        stallTimeout,
+        heartbeat,
+        drainTimeout);
+  }
+
   public static Builder builder() {
     return new Builder();
   }

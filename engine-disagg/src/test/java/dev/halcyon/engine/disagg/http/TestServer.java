@@ -28,12 +28,14 @@ final class TestServer implements AutoCloseable {
 
   final Engine engine;
   final HttpService service;
+  private final String key;
   private final HttpClient client =
       HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
 
   TestServer(Engine engine, HttpOptions options) {
     this.engine = engine;
     this.service = HttpService.start(engine, options);
+    this.key = options.server().apiKey();
   }
 
   TestServer(Engine engine) {
@@ -67,11 +69,7 @@ final class TestServer implements AutoCloseable {
   }
 
   HttpResponse<String> post(String path, String body) {
-    return send(
-        request(path)
-            .header("content-type", "application/json")
-            .POST(HttpRequest.BodyPublishers.ofString(body))
-            .build());
+    return post(path, body.getBytes(StandardCharsets.UTF_8));
   }
 
   HttpResponse<String> post(String path, byte[] body) {
@@ -79,6 +77,16 @@ final class TestServer implements AutoCloseable {
         request(path)
             .header("content-type", "application/json")
             .POST(HttpRequest.BodyPublishers.ofByteArray(body))
+            .build());
+  }
+
+  /** Posts with the server's own key. */
+  HttpResponse<String> postWithKey(String path, String body) {
+    return send(
+        request(path)
+            .header("content-type", "application/json")
+            .header("authorization", "Bearer " + key)
+            .POST(HttpRequest.BodyPublishers.ofString(body))
             .build());
   }
 

@@ -1,0 +1,176 @@
+package dev.halcyon.engine.disagg.http;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.halcyon.engine.DisaggParams;
+import dev.halcyon.engine.DisaggRequestType;
+import dev.halcyon.engine.Engine;
+import dev.halcyon.engine.GenerationOutput;
+import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.Usage;
+import dev.halcyon.engine.disagg.codec.DisaggParamsCodec;
+import dev.halcyon.engine.disagg.codec.LogitsCodec;
+import dev.halcyon.engine.disagg.codec.ResultCodec;
+import dev.halcyon.engine.disagg.codec.WireFormatException;
+import dev.halcyon.engine.disagg.http.ApiRequest.Prompt;
+import dev.halcyon.engine.disagg.server.Json;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.stream.IntStream;
+
+/**
+ * What a prefill server hands to a decode server, as JSON: {@code {"request_type":
+ * "generation_only", "request_id": ID, "prompts": [...]}}, for each of the request's prompts {@code
+ * {"prompt_token_ids": [...]}} with either {@code "rest"}, as {@link DisaggParamsCodec} writes it,
+ * or {@code "result"}, as {@link ResultCodec} does.
+ */
+final class HandoverCodec {
+
+  private static final String ROOT = SplitFields.NAME + ".prompts";
+  private static final String IDS = "prompt_token_ids";
+
+  private final int vocabSize;
+  private final int maxSequenceLength;
+  private final DisaggParamsCodec params;
+  private final ResultCodec results;
+
+  HandoverCodec(Engine engine, int maxBytes) {
+    this.vocabSize = engine.vocabSize();
+    this.maxSequenceLength = engine.maxSequenceLength();
+    long logitsBytes = Math.min(maxBytes, LogitsCodec.MAX_BYTES);
+    this.params = new DisaggParamsCodec(vocabSize, logitsBytes, maxBytes);
+    this.results = new ResultCodec(vocabSize, logitsBytes, maxBytes);
+  }
+
+  /** Logits are read, not closed. */
+  ObjectNode toJson(String requestId, List<GenerationResult> all) {
+    ObjectNode object =
+        Json.object()
+            .put(SplitFields.TYPE, SplitFields.GENERATION_ONLY)
+            .put(SplitFields.REQUEST_ID, requestId);
+    ArrayNode prompts = object.putArray("prompts");
+    for (GenerationResult result : all) {
+      ObjectNode prompt = prompts.addObject();
+      ArrayNode ids = prompt.putArray(IDS);
+      result.promptIds().forEach(ids::add);
+      if (result.disaggParams() != null) {
+        prompt.set("rest", params.toJson(result.disaggParams()));
+      } else {
+        prompt.set("result", results.toJson(result));
+      }
+    }
+    return object;
+  }
+
+  /**
+   * Reads what was handed over for a request.
+   *
+   * @param samePrompts whether its prompts' ids have to be the request's
+   * @throws WireFormatException if it is not sound, or another request's
+   */
+  List<Prompt> fromJson(JsonNode node, ApiRequest request, boolean samePrompts) {
+    List<Prompt> asked = request.prompts();
+    if (!(node instanceof ArrayNode array) || array.size() != asked.size()) {
+      throw new WireFormatException(
+          ROOT, "must be an array with an entry for each of the " + asked.size() + " prompts");
+    }
+    List<Prompt> prompts = new ArrayList<>();
+    for (int i = 0; i < array.size(); i++) {
+      String field = ROOT + "[" + i + "]";
+      Handover handover = handover(array.get(i), field, request.params());
+      if (samePrompts && !Arrays.equals(handover.promptIds(), asked.get(i).ids())) {
+        throw new WireFormatException(field + "." + IDS, "are not those of the request's prompt");
+      }
+      prompts.add(new Prompt(handover.promptIds(), asked.get(i).text(), handover));
+    }
+    return prompts;
+  }
+
+  private Handover handover(JsonNode node, String field, SamplingParams asked) {
+    Fields fields = Fields.of(node, field);
+    int[] ids = ids(fields.take(IDS), field + "." + IDS);
+    JsonNode rest = fields.take("rest");
+    JsonNode result = fields.take("result");
+    fields.refuseOthers();
+    if ((rest == null) == (result == null)) {
+      throw new WireFormatException(field, "must have one of rest and result");
+    }
+    if (rest != null) {
+      return new Handover(ids, rest(rest, field + ".rest", ids.length), null);
+    }
+    GenerationResult ended =
+        results.fromJson(result, field + ".result", IntStream.of(ids).boxed().toList());
+    requireFits(ended, field + ".result", asked);
+    return new Handover(ids, null, ended);
+  }
+
+  private DisaggParams rest(JsonNode node, String field, int promptLength) {
+    DisaggParams rest = params.fromJson(node, field);
+    if (rest.requestType() != DisaggRequestType.GENERATION_ONLY) {
+      throw new WireFormatException(field + ".request_type", "must be generation_only");
+    }
+    if (rest.usage() != null) {
+      requireUsage(rest.usage(), field, promptLength);
+    }
+    return rest;
+  }
+
+  private int[] ids(JsonNode node, String field) {
+    if (!(node instanceof ArrayNode array) || array.isEmpty()) {
+      throw new WireFormatException(field, "must be an array of token ids");
+    }
+    if (array.size() >= maxSequenceLength) {
+      throw new WireFormatException(
+          field, "must be fewer than the " + maxSequenceLength + " tokens of the longest sequence");
+    }
+    int[] ids = new int[array.size()];
+    for (int i = 0; i < ids.length; i++) {
+      ids[i] = Fields.integer(array.get(i), field, 0, vocabSize - 1);
+    }
+    return ids;
+  }
+
+  /** What an engine checks of the rest of a request, for a result that no engine sees again. */
+  private static void requireFits(GenerationResult result, String field, SamplingParams asked) {
+    int length = result.promptIds().size();
+    require(result.outputs().size() == asked.n(), field + ".outputs", "must be n outputs");
+    for (GenerationOutput output : result.outputs()) {
+      String where = field + ".outputs[" + output.index() + "]";
+      require(
+          asked.logprobs() == null || output.logprobs() != null, where, "lacks the logprobs asked");
+      require(
+          !asked.returnGenerationLogits()
+              || output.tokenIds().isEmpty()
+              || output.generationLogits() != null,
+          where,
+          "lacks the generation_logits asked for");
+    }
+    require(
+        !asked.returnContextLogits()
+            || result.contextLogits() != null && result.contextLogits().rows() == length,
+        field + ".context_logits",
+        "must have a row for each token of the prompt");
+    require(
+        asked.promptLogprobs() == null
+            || result.promptLogprobs() != null && result.promptLogprobs().size() == length,
+        field + ".prompt_logprobs",
+        "must have an entry for each token of the prompt");
+    requireUsage(result.usage(), field, length);
+  }
+
+  private static void requireUsage(Usage usage, String field, int promptLength) {
+    require(
+        usage.promptTokens() == promptLength,
+        field + ".usage.prompt_tokens",
+        "must be the prompt's number of tokens");
+  }
+
+  private static void require(boolean holds, String field, String problem) {
+    if (!holds) {
+      throw new WireFormatException(field, problem);
+    }
+  }
+}

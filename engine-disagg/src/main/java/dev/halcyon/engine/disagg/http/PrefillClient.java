@@ -1,0 +1,172 @@
+package dev.halcyon.engine.disagg.http;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.halcyon.engine.disagg.server.ApiException;
+import dev.halcyon.engine.disagg.server.Call;
+import dev.halcyon.engine.disagg.server.Json;
+import java.io.IOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpConnectTimeoutException;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.net.http.HttpResponse.BodySubscribers;
+import java.net.http.HttpTimeoutException;
+import java.time.Duration;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** Asks prefill servers for prompts and first tokens. */
+final class PrefillClient implements AutoCloseable {
+
+  private static final Logger LOG = LoggerFactory.getLogger(PrefillClient.class);
+  private static final Duration CONNECT_TIMEOUT = Duration.ofSeconds(5);
+  private static final Duration CANCEL_TIMEOUT = Duration.ofSeconds(10);
+
+  /** Errors that are the client's or pass, so that it hears of them as if there were one server. */
+  private static final Set<Integer> RELAYED = Set.of(400, 413, 429, 503, 504);
+
+  private final String apiKey;
+  private final int maxBytes;
+  private final HttpClient client;
+
+  PrefillClient(SplitOptions options) {
+    this.apiKey = options.prefillApiKey();
+    this.maxBytes = options.maxHandoverBytes();
+    this.client =
+        HttpClient.newBuilder()
+            .version(HttpClient.Version.HTTP_1_1)
+            .connectTimeout(CONNECT_TIMEOUT)
+            .build();
+  }
+
+  /**
+   * Has a request's prompts computed.
+   *
+   * @return the answer, or an ApiException; cancelling it closes the connection
+   */
+  CompletableFuture<JsonNode> prefill(URI endpoint, ObjectNode body, Duration timeout) {
+    CompletableFuture<HttpResponse<byte[]>> sent =
+        client.sendAsync(request(endpoint, "/prefill", body, timeout), this::receive);
+    CompletableFuture<JsonNode> answer = new CompletableFuture<>();
+    sent.whenComplete(
+        (response, failure) -> {
+          try {
+            answer.complete(read(response, failure));
+          } catch (RuntimeException e) {
+            answer.completeExceptionally(e);
+          }
+        });
+    answer.whenComplete((nothing, failure) -> sent.cancel(true));
+    return answer;
+  }
+
+  /** Frees what a request has pinned there, if anything; nobody waits for it. */
+  void cancel(URI endpoint, String requestId) {
+    ObjectNode body = Json.object().put(SplitFields.REQUEST_ID, requestId);
+    client
+        .sendAsync(
+            request(endpoint, "/prefill/cancel", body, CANCEL_TIMEOUT),
+            HttpResponse.BodyHandlers.discarding())
+        .whenComplete(
+            (response, failure) -> {
+              if (failure != null || response.statusCode() != 200) {
+                LOG.warn(
+                    "{} could not be told to give up request {}; it will by its timeout",
+                    endpoint,
+                    requestId);
+              }
+            });
+  }
+
+  private HttpRequest request(URI endpoint, String path, ObjectNode body, Duration timeout) {
+    HttpRequest.Builder request =
+        HttpRequest.newBuilder(URI.create(endpoint + path))
+            .timeout(timeout)
+            .header("content-type", Call.JSON)
+            .POST(HttpRequest.BodyPublishers.ofByteArray(Json.bytes(body)));
+    if (apiKey != null) {
+      request.header("authorization", "Bearer " + apiKey);
+    }
+    return request.build();
+  }
+
+  /** Takes a body of a bounded size that is said beforehand, and no other. */
+  private HttpResponse.BodySubscriber<byte[]> receive(HttpResponse.ResponseInfo info) {
+    long length = info.headers().firstValueAsLong("content-length").orElse(Long.MAX_VALUE);
+    return length <= maxBytes ? BodySubscribers.ofByteArray() : BodySubscribers.replacing(null);
+  }
+
+  private static JsonNode read(HttpResponse<byte[]> response, Throwable failure) {
+    if (failure != null) {
+      throw unreachable(failure);
+    }
+    byte[] body = response.body();
+    if (body == null) {
+      throw unusable("its body is too large, or of unknown length");
+    }
+    ObjectNode json;
+    try {
+      json = Json.parseObject(body);
+    } catch (ApiException e) {
+      throw unusable("status " + response.statusCode() + ", no JSON");
+    }
+    if (response.statusCode() == 200) {
+      return json;
+    }
+    throw refusal(response.statusCode(), json.path("error"));
+  }
+
+  private static ApiException refusal(int status, JsonNode error) {
+    if (!RELAYED.contains(status) || !error.path("message").isTextual()) {
+      return unusable("status " + status);
+    }
+    return new ApiException(
+        status,
+        error.path("type").asText("server_error"),
+        error.path("code").textValue(),
+        error.path("param").textValue(),
+        error.path("message").textValue());
+  }
+
+  private static ApiException unreachable(Throwable failure) {
+    Throwable cause = failure instanceof CompletionException ? failure.getCause() : failure;
+    if (cause instanceof HttpTimeoutException && !(cause instanceof HttpConnectTimeoutException)) {
+      return tooLate();
+    }
+    if (!(cause instanceof IOException)) {
+      LOG.warn("A prefill server can't be asked", cause);
+    }
+    return ApiException.failed(
+        503, "prefill_unavailable", "The prefill server can't be reached, or has closed");
+  }
+
+  /**
+   * @param why for the log; clients have no use for it
+   */
+  static ApiException unusable(String why) {
+    LOG.warn("A prefill server's answer is of no use: {}", why);
+    return ApiException.failed(
+        502, "prefill_failed", "The prefill server did not answer as one should");
+  }
+
+  static ApiException tooLate() {
+    return ApiException.failed(504, "timeout", "The request took longer than this server allows");
+  }
+
+  /** From Java 21 on a client can be closed; before, its thread ends with its last reference. */
+  @Override
+  public void close() {
+    if (client instanceof AutoCloseable closeable) {
+      try {
+        closeable.close();
+      } catch (Exception e) {
+        LOG.debug("The client for prefill servers was not closed", e);
+      }
+    }
+  }
+}

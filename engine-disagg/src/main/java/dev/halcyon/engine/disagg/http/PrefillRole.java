@@ -1,0 +1,127 @@
+package dev.halcyon.engine.disagg.http;
+
+import dev.halcyon.engine.DisaggParams;
+import dev.halcyon.engine.Engine;
+import dev.halcyon.engine.GenerationRequest;
+import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.disagg.http.ApiReader.Body;
+import dev.halcyon.engine.disagg.http.Submission.Part;
+import dev.halcyon.engine.disagg.server.Call;
+import dev.halcyon.engine.disagg.server.Json;
+import dev.halcyon.engine.disagg.server.Route;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * The prefill side of split requests: computes prompts and first tokens, answers with what a decode
+ * server goes on with, and frees on demand what is pinned for it.
+ */
+final class PrefillRole {
+
+  private final Engine engine;
+  private final ApiReader reader;
+  private final Duration requestTimeout;
+  private final ServiceMetrics metrics;
+  private final HandoverCodec codec;
+
+  /** What can be cancelled: requests that run, and those whose prompts may still be pinned. */
+  private final Map<String, List<Submission>> known = new ConcurrentHashMap<>();
+
+  PrefillRole(Engine engine, ApiReader reader, HttpOptions options, ServiceMetrics metrics) {
+    this.engine = engine;
+    this.reader = reader;
+    this.requestTimeout = options.requestTimeout();
+    this.metrics = metrics;
+    this.codec = new HandoverCodec(engine, options.split().maxHandoverBytes());
+  }
+
+  List<Route> routes() {
+    return List.of(
+        Route.post("/prefill", this::prefill), Route.post("/prefill/cancel", this::cancel));
+  }
+
+  private void prefill(Call call) {
+    Body body = reader.read(call);
+    Fields split = SplitFields.of(body.split(), SplitFields.CONTEXT_ONLY);
+    String id = SplitFields.requestId(split);
+    split.refuseOthers();
+    Submission submission = new Submission(call, metrics, () -> {});
+    add(id, submission);
+    try {
+      boolean runs =
+          submission.start(
+              body.request().prompts().size(),
+              i -> Part.running(engine.submit(contextOnly(body.request(), i, id))));
+      if (!runs) {
+        remove(id, submission);
+        return;
+      }
+    } catch (RuntimeException | Error e) {
+      remove(id, submission);
+      throw e;
+    }
+    submission.afterAll(
+        all -> {
+          answer(call, id, all);
+          if (all.stream().allMatch(result -> result.disaggParams() == null)) {
+            remove(id, submission); // nothing is pinned
+          }
+        });
+    submission.whenEnded(() -> forgetLater(call, id, submission));
+  }
+
+  private GenerationRequest contextOnly(ApiRequest request, int prompt, String id) {
+    return request
+        .engineRequest(request.prompts().get(prompt), requestTimeout)
+        .disaggParams(DisaggParams.contextOnly(id))
+        .build();
+  }
+
+  private void answer(Call call, String id, List<GenerationResult> all) {
+    for (GenerationResult result : all) {
+      result.outputs().forEach(output -> Submission.requireGoodEnd(output.finishReason()));
+    }
+    call.respond(
+        200, Call.JSON, Json.bytes(Json.object().set(SplitFields.NAME, codec.toJson(id, all))));
+  }
+
+  /** A pin that made no progress for the transfer timeout is gone, and needs no cancelling. */
+  private void forgetLater(Call call, String id, Submission submission) {
+    long nanos = engine.options().kvTransferTimeout().multipliedBy(2).toNanos();
+    call.loop().schedule(() -> remove(id, submission), nanos, TimeUnit.NANOSECONDS);
+  }
+
+  private void cancel(Call call) {
+    Fields fields = new Fields(Json.parseObject(call.body()), "");
+    String id = SplitFields.requestId(fields);
+    fields.refuseOthers();
+    List<Submission> found = known.remove(id);
+    if (found != null) {
+      found.forEach(Submission::cancel);
+    }
+    call.respond(200, Call.JSON, Json.bytes(Json.object().put("cancelled", found != null)));
+  }
+
+  private void add(String id, Submission submission) {
+    known.compute(
+        id,
+        (key, list) -> {
+          List<Submission> all = list == null ? new CopyOnWriteArrayList<>() : list;
+          all.add(submission);
+          return all;
+        });
+  }
+
+  private void remove(String id, Submission submission) {
+    known.computeIfPresent(
+        id,
+        (key, list) -> {
+          list.remove(submission);
+          return list.isEmpty() ? null : list;
+        });
+  }
+}

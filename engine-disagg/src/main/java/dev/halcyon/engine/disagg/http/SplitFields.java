@@ -1,0 +1,53 @@
+package dev.halcyon.engine.disagg.http;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.halcyon.engine.DisaggParams;
+import dev.halcyon.engine.disagg.server.ApiException;
+import dev.halcyon.engine.disagg.server.Json;
+
+/** Names and common fields of {@code disaggregated_params}. */
+final class SplitFields {
+
+  static final String NAME = "disaggregated_params";
+  static final String TYPE = "request_type";
+  static final String REQUEST_ID = "request_id";
+  static final String CONTEXT_ONLY = "context_only";
+  static final String GENERATION_ONLY = "generation_only";
+
+  private SplitFields() {}
+
+  /** The fields of a request's disaggregated_params, which have to be of a type. */
+  static Fields of(JsonNode node, String type) {
+    if (node == null) {
+      throw ApiException.invalid(NAME, "'" + NAME + "' is missing");
+    }
+    Fields fields = Fields.of(node, NAME);
+    if (!type.equals(fields.text(TYPE))) {
+      String name = fields.path(TYPE);
+      throw ApiException.invalid(name, "'" + name + "' must be \"" + type + "\" here");
+    }
+    return fields;
+  }
+
+  /** Reads the name that a request has on both sides. */
+  static String requestId(Fields fields) {
+    String id = fields.text(REQUEST_ID);
+    if (id == null || !id.matches("[\\x21-\\x7e]{1," + DisaggParams.MAX_REQUEST_ID + "}")) {
+      String name = fields.path(REQUEST_ID);
+      throw ApiException.invalid(
+          name,
+          "'"
+              + name
+              + "' must be a string of 1 to "
+              + DisaggParams.MAX_REQUEST_ID
+              + " printable ASCII characters without spaces");
+    }
+    return id;
+  }
+
+  /** What the context side of a request is asked. */
+  static ObjectNode contextOnly(String requestId) {
+    return Json.object().put(TYPE, CONTEXT_ONLY).put(REQUEST_ID, requestId);
+  }
+}

@@ -1,0 +1,185 @@
+package dev.halcyon.engine.disagg.http;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.halcyon.engine.BackendChoice;
+import dev.halcyon.engine.Engine;
+import dev.halcyon.engine.EngineBuilder;
+import dev.halcyon.engine.EngineMetrics;
+import dev.halcyon.engine.TinyCheckpoint;
+import dev.halcyon.engine.disagg.transfer.TcpOptions;
+import dev.halcyon.engine.disagg.transfer.TcpTransport;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.net.URI;
+import java.net.http.HttpResponse;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.function.UnaryOperator;
+import java.util.stream.Stream;
+
+/** A server that does whole requests, and two that share them, with their keys over TCP. */
+final class SplitServers implements AutoCloseable {
+
+  static final String COMPLETIONS = "/v1/completions";
+  static final String CHAT = "/v1/chat/completions";
+  static final String SPLIT = "disaggregated_params";
+
+  final TestServer whole;
+  final TestServer prefill;
+  final TestServer decode;
+  private final TcpTransport context = new TcpTransport(TcpOptions.builder().token("t").build());
+  private final TcpTransport generation =
+      new TcpTransport(TcpOptions.builder().listen(false).token("t").pieceBytes(2048).build());
+  private int requests;
+
+  private SplitServers(Path model, UnaryOperator<EngineBuilder> both) {
+    whole = new TestServer(both.apply(engine(model)).build());
+    prefill =
+        new TestServer(
+            both.apply(engine(model).kvTransport(context)).build(),
+            TestServer.options().apiKey("of-the-prefill").split(SplitOptions.prefill()).build());
+    SplitOptions split =
+        SplitOptions.decode(
+            List.of(URI.create(prefill.service.url() + "/"), URI.create("http://127.0.0.1:1")),
+            "of-the-prefill");
+    decode =
+        new TestServer(
+            both.apply(engine(model).kvTransport(generation)).build(),
+            TestServer.options().split(split).build());
+  }
+
+  /**
+   * @param model null for the default model
+   */
+  static SplitServers of(Path model) {
+    return of(model, UnaryOperator.identity());
+  }
+
+  static SplitServers of(Path model, UnaryOperator<EngineBuilder> both) {
+    return new SplitServers(model, both);
+  }
+
+  private static EngineBuilder engine(Path model) {
+    EngineBuilder builder = Engine.builder();
+    return (model == null ? builder.defaultModel() : builder.model(model))
+        .backend(BackendChoice.CPU)
+        .threads(1)
+        .maxBatchSize(8)
+        .kvCacheTokens(2048)
+        .deviceMemoryBytes(64 << 20)
+        .prefixReuse(false)
+        .integrityChecks(true);
+  }
+
+  /** A copy of a checkpoint of few tokens with the first of a tokenizer's. */
+  static Path withTokenizer(Path model, Path directory) {
+    try (Stream<Path> files = Files.list(model)) {
+      Files.createDirectories(directory);
+      for (Path file : files.toList()) {
+        Files.copy(file, directory.resolve(file.getFileName()));
+      }
+      JsonNode config = TestServer.json(Files.readString(model.resolve("config.json")));
+      int vocab =
+          config.path("text_config").path("vocab_size").asInt(config.path("vocab_size").asInt());
+      Path tokenizer = TinyCheckpoint.fixture("tokenizers/byte-level-bpe/tokenizer.json");
+      ObjectNode json = (ObjectNode) TestServer.json(Files.readString(tokenizer));
+      json.putArray("added_tokens");
+      json.putNull("post_processor");
+      ObjectNode bpe = (ObjectNode) json.get("model");
+      bpe.putArray("merges");
+      List.copyOf(bpe.get("vocab").properties()).stream()
+          .filter(token -> token.getValue().intValue() >= vocab)
+          .forEach(token -> ((ObjectNode) bpe.get("vocab")).remove(token.getKey()));
+      Files.writeString(directory.resolve("tokenizer.json"), json.toString());
+      return directory;
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  /** Gives a checkpoint a chat template. */
+  static Path withTemplate(Path directory) throws IOException {
+    Files.writeString(
+        directory.resolve("chat_template.jinja"),
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:");
+    return directory;
+  }
+
+  static String with(String body, String field, Object value) {
+    ObjectNode json = (ObjectNode) TestServer.json(body);
+    json.set(field, TestServer.MAPPER.valueToTree(value));
+    return json.toString();
+  }
+
+  String newId() {
+    return "r-" + ++requests;
+  }
+
+  /** What the prefill server hands over. */
+  JsonNode prefilled(String body, String id) {
+    String asked = with(body, SPLIT, SplitFields.contextOnly(id));
+    HttpResponse<String> response = prefill.postWithKey("/prefill", asked);
+    assertThat(response.statusCode()).as(response.body()).isEqualTo(200);
+    return TestServer.json(response.body()).get(SPLIT);
+  }
+
+  /** The body for the decode server, once the prefill server has done its part. */
+  String second(String body) {
+    return with(body, SPLIT, prefilled(body, newId()));
+  }
+
+  /** The body with which the decode server asks the prefill server itself. */
+  String generationFirst(String body) {
+    return with(body, SPLIT, askingAt(prefill.service.url()));
+  }
+
+  ObjectNode askingAt(String prefillUrl) {
+    return TestServer.MAPPER
+        .createObjectNode()
+        .put("request_type", "generation_only")
+        .put("schedule_style", "generation_first")
+        .put("request_id", newId())
+        .put("prefill", prefillUrl);
+  }
+
+  String cancel(String id) {
+    return prefill.postWithKey("/prefill/cancel", "{\"request_id\": \"" + id + "\"}").body();
+  }
+
+  /** Requires that nothing of any request is left. */
+  void assertClean() {
+    TestServer.await(
+        "no transfer is open",
+        () -> context.openTransfers() == 0 && generation.openTransfers() == 0);
+    for (TestServer server : List.of(whole, prefill, decode)) {
+      TestServer.await(
+          "nothing is left in an engine",
+          () -> {
+            EngineMetrics metrics = server.engine.metrics();
+            return metrics.pinnedPrompts() == 0
+                && metrics.receivingPrompts() == 0
+                && metrics.runningSequences() == 0
+                && metrics.waitingSequences() == 0
+                && metrics.freeBlocks() == metrics.totalBlocks()
+                && metrics.deviceMemory().results() == 0
+                && metrics.hostMemoryUsed() == 0;
+          });
+    }
+    assertThat(TestServer.json(whole.get("/health").body()).get("status").textValue())
+        .isEqualTo("ok");
+  }
+
+  @Override
+  public void close() {
+    for (TestServer server : List.of(whole, decode, prefill)) {
+      server.close();
+      server.engine.close();
+    }
+    generation.close();
+    context.close();
+  }
+}
