@@ -1,5 +1,6 @@
 package dev.halcyon.engine.disagg.server;
 
+import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.EventLoop;
 import io.netty.handler.codec.http.DefaultHttpContent;
@@ -14,9 +15,9 @@ import io.netty.handler.codec.http.LastHttpContent;
 import java.util.Map;
 
 /**
- * One request of a client, and its answer: a whole one, or a stream of events. All methods may be
- * called from any thread; what comes after the answer's end, or after the client went away, is
- * ignored.
+ * One request of a client, and its answer: a whole one, a stream of events, or one that comes in
+ * pieces from elsewhere. Methods may be called from any thread unless they say otherwise; what
+ * comes after the answer's end, or after the client went away, is ignored.
  */
 public final class Call {
 
@@ -39,6 +40,9 @@ public final class Call {
   private int status;
   private Runnable whenGone = () -> {};
   private EventStream events;
+  private boolean inEvents;
+  private boolean betweenEvents = true;
+  private byte lastByte;
 
   /**
    * @param origin the web page's that called, if it may read the answer, or null
@@ -59,13 +63,27 @@ public final class Call {
     return body;
   }
 
+  /** The body, which is not kept any longer. */
+  public byte[] takeBody() {
+    byte[] taken = body;
+    body = new byte[0];
+    return taken;
+  }
+
   public EventLoop loop() {
     return loop;
   }
 
   /** Answers with a whole body. */
   public void respond(int code, String contentType, byte[] content) {
-    onLoop(() -> respondOnLoop(code, contentType, content, Map.of()));
+    respond(code, contentType, content, Map.of());
+  }
+
+  /**
+   * @param headers more of the answer's headers
+   */
+  public void respond(int code, String contentType, byte[] content, Map<String, String> headers) {
+    onLoop(() -> respondOnLoop(code, contentType, content, headers));
   }
 
   /** Lets a browser's page send its request. */
@@ -78,7 +96,10 @@ public final class Call {
     onLoop(() -> respondOnLoop(204, JSON, new byte[0], leave));
   }
 
-  /** Answers with an error; within a stream, by an event that ends it. */
+  /**
+   * Answers with an error: within a stream by an event that ends it, and within another answer by
+   * breaking off the connection.
+   */
   public void fail(ApiException error) {
     onLoop(() -> failOnLoop(error));
   }
@@ -109,6 +130,58 @@ public final class Call {
 
   // What follows runs on the event loop.
 
+  /** Whether nothing more can be answered. */
+  public boolean isOver() {
+    return ended || gone;
+  }
+
+  /**
+   * Begins an answer that comes in pieces. Runs on the event loop.
+   *
+   * @param length how many bytes there will be, or -1 if that is not known
+   * @param headers more of the answer's headers
+   */
+  public void begin(int code, String contentType, long length, Map<String, String> headers) {
+    if (started || isOver()) {
+      return;
+    }
+    started = true;
+    status = code;
+    inEvents = contentType.startsWith("text/event-stream");
+    HttpResponse head = head(code, contentType);
+    headers.forEach(head.headers()::set);
+    if (length >= 0) {
+      head.headers().set(HttpHeaderNames.CONTENT_LENGTH, length);
+    } else if (!http10) {
+      head.headers().set(HttpHeaderNames.TRANSFER_ENCODING, HttpHeaderValues.CHUNKED);
+    }
+    connection.write(head);
+  }
+
+  /**
+   * Adds to such an answer. Runs on the event loop.
+   *
+   * @param piece released when it is written, or if nothing more can be answered
+   * @param whenWritten runs when the system has taken it
+   */
+  public void add(ByteBuf piece, Runnable whenWritten) {
+    if (isOver()) {
+      piece.release();
+      return;
+    }
+    noteBorder(piece);
+    connection.write(new DefaultHttpContent(piece), whenWritten);
+  }
+
+  /** Ends an answer that came in pieces. Runs on the event loop. */
+  public void end() {
+    if (!isOver()) {
+      ended = true;
+      stopEvents();
+      connection.writeLast(LastHttpContent.EMPTY_LAST_CONTENT, this);
+    }
+  }
+
   void setBody(byte[] bytes) {
     body = bytes;
   }
@@ -127,10 +200,6 @@ public final class Call {
 
   long nanos() {
     return System.nanoTime() - startNanos;
-  }
-
-  boolean isOver() {
-    return ended || gone;
   }
 
   /** The client is there no more. */
@@ -158,6 +227,7 @@ public final class Call {
     }
     started = true;
     status = 200;
+    inEvents = true;
     events = stream;
     HttpResponse head = head(200, "text/event-stream; charset=utf-8");
     head.headers().set(HttpHeaderNames.CACHE_CONTROL, HttpHeaderValues.NO_CACHE);
@@ -182,14 +252,6 @@ public final class Call {
     }
   }
 
-  void end() {
-    if (!isOver()) {
-      ended = true;
-      stopEvents();
-      connection.writeLast(LastHttpContent.EMPTY_LAST_CONTENT, this);
-    }
-  }
-
   private void respondOnLoop(
       int code, String contentType, byte[] content, Map<String, String> more) {
     if (started || isOver()) {
@@ -209,9 +271,24 @@ public final class Call {
   private void failOnLoop(ApiException error) {
     if (!started) {
       respondOnLoop(error.status(), JSON, Json.bytes(error.json()), error.headers());
-    } else if (events != null && !isOver()) {
-      write(EventStream.event(Json.bytes(error.json())), null);
-      end();
+    } else if (!isOver()) {
+      if (inEvents && betweenEvents) {
+        write(EventStream.event(Json.bytes(error.json())), null);
+        end();
+      } else {
+        connection.breakOff(this);
+      }
+    }
+  }
+
+  /** An error can be told between two events, but not within one. */
+  private void noteBorder(ByteBuf piece) {
+    int length = piece.readableBytes();
+    if (length > 0) {
+      int end = piece.writerIndex();
+      byte before = length > 1 ? piece.getByte(end - 2) : lastByte;
+      lastByte = piece.getByte(end - 1);
+      betweenEvents = lastByte == '\n' && before == '\n';
     }
   }
 

@@ -296,6 +296,13 @@ final class Connection extends ChannelInboundHandlerAdapter {
     write(part, () -> answered(closes));
   }
 
+  /** Lets the client see that an answer is not whole. */
+  void breakOff(Call broken) {
+    broken.markGone();
+    service.callEnded(broken, true);
+    close();
+  }
+
   private void answered(boolean closes) {
     if (phase == Phase.CLOSING) {
       return;

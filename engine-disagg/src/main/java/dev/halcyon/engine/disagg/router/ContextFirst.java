@@ -1,0 +1,106 @@
+package dev.halcyon.engine.disagg.router;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.halcyon.engine.disagg.server.Json;
+import io.netty.buffer.Unpooled;
+
+/** One try of a request: has the prompt computed, and hands it on to be continued. */
+final class ContextFirst implements Relay.Outcome {
+
+  private final RouterParts router;
+  private final RoutedRequest request;
+  private final long startNanos = System.nanoTime();
+  private Node prefill;
+  private Node decode;
+  private Handover handover;
+
+  ContextFirst(RouterParts router, RoutedRequest request) {
+    this.router = router;
+    this.request = request;
+  }
+
+  void start() {
+    prefill = router.prefill().choose(request.keys(), request.avoid());
+    if (prefill == null) {
+      request.noneUp(Role.PREFILL);
+      return;
+    }
+    String id = router.ids().next();
+    request.pinned(new Pin(prefill, id));
+    ObjectNode params = Json.object().put("request_type", "context_only").put("request_id", id);
+    request.post(
+        prefill,
+        "/prefill",
+        request.body().with(Unpooled.wrappedBuffer(Json.bytes(params))),
+        new WholeAnswer(router.options().maxHandoverBytes(), this::prompted, this::promptFailed));
+  }
+
+  private void prompted(WholeAnswer.Result result) {
+    if (result.status() == 200) {
+      handover = Handover.find(result.body());
+      if (handover == null) {
+        promptFailed(
+            new ExchangeFailure(
+                ExchangeFailure.Kind.BROKEN, "its answer has no " + ClientBody.FIELD));
+      } else {
+        prefill.callSucceeded();
+        router.metrics().prefilled(System.nanoTime() - startNanos);
+        generate();
+      }
+      return;
+    }
+    request.pinned(null);
+    if (result.isRefusal()) {
+      request.endpointRefused(prefill, result);
+    } else {
+      request.answer(result);
+    }
+  }
+
+  private void promptFailed(ExchangeFailure failure) {
+    if (!failure.sent()) {
+      request.pinned(null);
+    }
+    request.endpointFailed(prefill, failure);
+  }
+
+  private void generate() {
+    decode = router.decode().choose(request.avoid());
+    if (decode == null) {
+      request.noneUp(Role.DECODE);
+      return;
+    }
+    request.post(
+        decode, request.call().path(), request.body().with(handover.value()), request.relay(this));
+  }
+
+  @Override
+  public void refused(WholeAnswer.Result result) {
+    request.endpointRefused(decode, result);
+  }
+
+  @Override
+  public void began() {
+    handover = null;
+    request.answerBegan();
+  }
+
+  @Override
+  public void ended(int status) {
+    decode.callSucceeded();
+    request.end(status == 200);
+  }
+
+  @Override
+  public void failed(ExchangeFailure failure, boolean begun) {
+    if (begun) {
+      request.broke(decode, failure);
+    } else if (!failure.sent() && request.mayRetry()) {
+      // Nobody has asked for the prompt yet, so that another endpoint can.
+      request.noteFailure(decode, failure);
+      request.retry(this::generate);
+    } else {
+      request.endpointFailed(decode, failure);
+    }
+  }
+}

@@ -1,0 +1,104 @@
+package dev.halcyon.engine.disagg.router;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.handler.codec.http.HttpHeaderNames;
+import io.netty.handler.codec.http.HttpHeaders;
+import java.io.ByteArrayOutputStream;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.function.Consumer;
+
+/** Collects an answer, up to a size. */
+final class WholeAnswer implements Answer {
+
+  /**
+   * An endpoint's answer.
+   *
+   * @param headers those that are passed on
+   */
+  record Result(int status, String contentType, Map<String, String> headers, byte[] body) {
+
+    /** Whether the endpoint has not begun with the request, and another may take it. */
+    boolean isRefusal() {
+      return isRefusal(status);
+    }
+
+    static boolean isRefusal(int status) {
+      return status == 429 || status == 503;
+    }
+  }
+
+  private final int most;
+  private final Consumer<Result> whenWhole;
+  private final Consumer<ExchangeFailure> whenFailed;
+  private final ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+  private Exchange exchange;
+  private int status;
+  private HttpHeaders headers;
+
+  WholeAnswer(int most, Consumer<Result> whenWhole, Consumer<ExchangeFailure> whenFailed) {
+    this.most = most;
+    this.whenWhole = whenWhole;
+    this.whenFailed = whenFailed;
+  }
+
+  /** An answer's content type; JSON if it says none. */
+  static String contentType(HttpHeaders headers) {
+    return headers.get(HttpHeaderNames.CONTENT_TYPE, "application/json");
+  }
+
+  /** What of an answer's headers is for the client, beside type and length. */
+  static Map<String, String> passedOn(HttpHeaders headers) {
+    Map<String, String> kept = new HashMap<>();
+    for (String name : new String[] {"retry-after", "cache-control", "x-accel-buffering"}) {
+      String value = headers.get(name);
+      if (value != null) {
+        kept.put(name, value);
+      }
+    }
+    return kept;
+  }
+
+  @Override
+  public void begins(Exchange begun) {
+    exchange = begun;
+  }
+
+  @Override
+  public void head(int answered, HttpHeaders answeredHeaders) {
+    status = answered;
+    headers = answeredHeaders;
+  }
+
+  @Override
+  public void content(ByteBuf piece) {
+    try {
+      if (bytes.size() + piece.readableBytes() > most) {
+        exchange.fail(
+            ExchangeFailure.Kind.TOO_LARGE, "its answer has more than " + most + " bytes");
+        return;
+      }
+      byte[] copy = new byte[piece.readableBytes()];
+      piece.readBytes(copy);
+      bytes.writeBytes(copy);
+    } finally {
+      piece.release();
+    }
+  }
+
+  @Override
+  public boolean wantsMore() {
+    return true;
+  }
+
+  @Override
+  public void end() {
+    whenWhole.accept(
+        new Result(status, contentType(headers), passedOn(headers), bytes.toByteArray()));
+  }
+
+  @Override
+  public void failed(ExchangeFailure failure) {
+    whenFailed.accept(failure);
+  }
+}
