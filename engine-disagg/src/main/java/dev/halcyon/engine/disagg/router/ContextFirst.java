@@ -49,12 +49,10 @@ final class ContextFirst implements Relay.Outcome {
       }
       return;
     }
-    request.pinned(null);
-    if (result.isRefusal()) {
-      request.endpointRefused(prefill, result);
-    } else {
-      request.answer(result);
+    if (result.isBusy() || !result.isRefusal()) {
+      request.pinned(null);
     }
+    request.endpointRefused(prefill, result);
   }
 
   private void promptFailed(ExchangeFailure failure) {
@@ -76,6 +74,9 @@ final class ContextFirst implements Relay.Outcome {
 
   @Override
   public void refused(WholeAnswer.Result result) {
+    if (result.isTransfers()) {
+      request.avoid().add(prefill);
+    }
     request.endpointRefused(decode, result);
   }
 

@@ -40,7 +40,7 @@ final class GenerationFirst implements Relay.Outcome {
         request.relay(this));
   }
 
-  /** Either endpoint may be the one that has no room. */
+  /** Either endpoint may be the one that it is for. */
   @Override
   public void refused(WholeAnswer.Result result) {
     request.avoid().add(prefill);

@@ -16,13 +16,13 @@ import java.util.concurrent.TimeUnit;
  */
 final class Relay implements Answer {
 
-  /** Refusals are errors, and those are short. */
-  private static final int MOST_OF_REFUSAL = 64 << 10;
+  /** Errors are short. */
+  private static final int MOST_OF_ERROR = 64 << 10;
 
   /** Hears what comes of it. */
   interface Outcome {
 
-    /** The endpoint did not take the request; nothing has gone to the client. */
+    /** The endpoint answers with an error that may be a refusal; nothing has gone to the client. */
     void refused(WholeAnswer.Result result);
 
     /** The first byte is on its way to the client. */
@@ -67,8 +67,8 @@ final class Relay implements Answer {
   public void head(int answered, HttpHeaders answeredHeaders) {
     status = answered;
     headers = answeredHeaders;
-    if (WholeAnswer.Result.isRefusal(answered)) {
-      refusal = new WholeAnswer(MOST_OF_REFUSAL, outcome::refused, this::failed);
+    if (WholeAnswer.Result.mayBeRefusal(answered)) {
+      refusal = new WholeAnswer(MOST_OF_ERROR, outcome::refused, this::failed);
       refusal.begins(exchange);
       refusal.head(answered, answeredHeaders);
     }

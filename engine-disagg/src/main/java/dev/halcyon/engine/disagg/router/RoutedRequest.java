@@ -151,10 +151,14 @@ final class RoutedRequest {
                         503, "endpoint_unreachable", "No " + role + " endpoint was reached")));
   }
 
-  /** Tries again from the start after an endpoint did not take the request, or gives up. */
+  /** Tries again from the start after an endpoint did not take the request, or passes on why. */
   void endpointRefused(Node node, WholeAnswer.Result result) {
-    avoid.add(node);
-    again(() -> answer(result));
+    if (result.isRefusal()) {
+      avoid.add(node);
+      again(() -> answer(result));
+    } else {
+      answer(result);
+    }
   }
 
   /** Does something after a pause, as one of the bounded number of retries. */
@@ -187,12 +191,6 @@ final class RoutedRequest {
     fail(ApiException.failed(503, "no_endpoint", "No " + role.label() + " endpoint is up"));
   }
 
-  /** Answers with what an endpoint said. */
-  void answer(WholeAnswer.Result result) {
-    finish(true);
-    call.respond(result.status(), result.contentType(), result.body(), result.headers());
-  }
-
   /**
    * The answer has gone to the client.
    *
@@ -209,6 +207,11 @@ final class RoutedRequest {
     } else {
       otherwise.run();
     }
+  }
+
+  private void answer(WholeAnswer.Result result) {
+    finish(true);
+    call.respond(result.status(), result.contentType(), result.body(), result.headers());
   }
 
   private void fail(ApiException error) {

@@ -35,7 +35,7 @@ import java.util.Objects;
  * @param connectTimeout how long connecting to an endpoint may take. Default: 2 s
  * @param requestTimeout how long a request may take in all. Default: 10 minutes
  * @param silenceTimeout how long an endpoint may be silent within its answer. Default: 60 s
- * @param maxHandoverBytes the largest answer of a prefill endpoint. Default: 64 MiB
+ * @param maxHandoverBytes the largest answer of a prefill endpoint. Default: 128 MiB
  * @param healthInterval the time between two checks of an endpoint. Default: 2 s
  * @param healthTimeout how long such a check may take. Default: 2 s
  * @param failuresToMarkDown failed checks or calls in a row after which an endpoint gets no more
@@ -147,7 +147,7 @@ public record RouterOptions(
     private Duration connectTimeout = Duration.ofSeconds(2);
     private Duration requestTimeout = Duration.ofMinutes(10);
     private Duration silenceTimeout = Duration.ofSeconds(60);
-    private int maxHandoverBytes = 64 << 20;
+    private int maxHandoverBytes = 128 << 20;
     private Duration healthInterval = Duration.ofSeconds(2);
     private Duration healthTimeout = Duration.ofSeconds(2);
     private int failuresToMarkDown = 3;

@@ -1,5 +1,7 @@
 package dev.halcyon.engine.disagg.router;
 
+import dev.halcyon.engine.disagg.server.ApiException;
+import dev.halcyon.engine.disagg.server.Json;
 import io.netty.buffer.ByteBuf;
 import io.netty.handler.codec.http.HttpHeaderNames;
 import io.netty.handler.codec.http.HttpHeaders;
@@ -18,13 +20,32 @@ final class WholeAnswer implements Answer {
    */
   record Result(int status, String contentType, Map<String, String> headers, byte[] body) {
 
-    /** Whether the endpoint has not begun with the request, and another may take it. */
-    boolean isRefusal() {
-      return isRefusal(status);
+    /** Whether it may be a {@link #isRefusal}, as far as the status says. */
+    static boolean mayBeRefusal(int status) {
+      return status == 409 || status == 429 || (status >= 502 && status <= 504);
     }
 
-    static boolean isRefusal(int status) {
+    /** Whether there was no room for the request. */
+    boolean isBusy() {
       return status == 429 || status == 503;
+    }
+
+    /** Whether nothing is wrong with the request, which may go well if it is tried again. */
+    boolean isRefusal() {
+      return isBusy() || status == 502 || (mayBeRefusal(status) && isTransfers());
+    }
+
+    /** Whether a decode endpoint did not get what a prefill endpoint had computed. */
+    boolean isTransfers() {
+      return code().startsWith("kv_transfer_");
+    }
+
+    private String code() {
+      try {
+        return Json.parseObject(body).path("error").path("code").asText("");
+      } catch (ApiException e) {
+        return "";
+      }
     }
   }
 

@@ -30,6 +30,12 @@ class RouterRetryTest {
 
   /** A way not to answer, before anything has gone to the client. */
   record Fault(String name, Reply reply) {
+
+    static Fault error(int status, String code) {
+      String body = "{\"error\": {\"code\": \"" + code + "\"}}";
+      return new Fault(status + " " + code, (request, out) -> out.whole(status, body));
+    }
+
     @Override
     public String toString() {
       return name;
@@ -40,6 +46,10 @@ class RouterRetryTest {
     return Stream.of(
         new Fault("429", (request, out) -> out.whole(429, BUSY, "Retry-After: 7")),
         new Fault("503", (request, out) -> out.whole(503, BUSY, "Retry-After: 7")),
+        Fault.error(502, "kv_transfer_peer_lost"),
+        Fault.error(504, "kv_transfer_timeout"),
+        Fault.error(409, "kv_transfer_unknown"),
+        Fault.error(502, "prefill_failed"),
         new Fault("no byte", (request, out) -> out.breakOff()),
         new Fault(
             "half a head",

@@ -100,7 +100,7 @@ class RouterStylesTest {
 
   /** As soon as a request has an error of its own, there is nothing to try again. */
   @ParameterizedTest
-  @CsvSource({"400", "401", "404", "413", "500", "504"})
+  @CsvSource({"400", "401", "404", "409", "413", "500", "504"})
   void errorsOfARequestArePassedOnWithoutRetry(int status) {
     String error = "{\"error\": {\"message\": \"no\", \"code\": \"c\"}}";
     try (RouterRig rig = rig(ScheduleStyle.CONTEXT_FIRST)) {
