@@ -13,8 +13,8 @@ import java.util.UUID;
 import java.util.zip.CRC32C;
 
 /**
- * The frames of {@link TcpTransport}, version 1. A frame is its type (one byte) and its content;
- * integers are big-endian, strings UTF-8 behind a 16-bit length.
+ * The frames of {@link TcpTransport} and {@link UcxTransport}, version 1. A frame is its type (one
+ * byte) and its content; integers are big-endian, strings UTF-8 behind a 16-bit length.
  *
  * <pre>
  * HELLO      client  magic "HKVT", version (int16), client nonce [32]

@@ -7,16 +7,21 @@ import dev.halcyon.engine.transfer.KvFetch;
 import dev.halcyon.engine.transfer.KvOffer;
 import dev.halcyon.engine.transfer.KvSink;
 import dev.halcyon.engine.transfer.KvSource;
+import java.net.InetSocketAddress;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiConsumer;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * What a transport between processes has on offer and on its way, whatever carries its connections.
  */
 final class NetworkTransfers {
+
+  private static final Logger LOG = LoggerFactory.getLogger(NetworkTransfers.class);
 
   private final String scheme;
   private final TcpOptions options;
@@ -91,6 +96,15 @@ final class NetworkTransfers {
     NetworkPeer peer = new NetworkPeer(options, gone -> peers.remove(address.peer(), gone));
     connector.accept(address, peer);
     return peer;
+  }
+
+  /** One log line where a machine that is not this one may ask for prompts. */
+  void warnIfOpenToStrangers(InetSocketAddress listening) {
+    if (!listening.getAddress().isLoopbackAddress() && options.token() == null) {
+      LOG.warn(
+          "Listening for KV transfers on {} without a token: any machine that reaches it may ask",
+          listening);
+    }
   }
 
   /** From now on nothing begins. */

@@ -5,7 +5,8 @@ import java.util.Objects;
 import java.util.Set;
 
 /**
- * How a {@link TcpTransport} listens and connects. Immutable; {@link #builder} has the defaults.
+ * How a {@link TcpTransport} or a {@link UcxTransport} listens and connects. Immutable; {@link
+ * #builder} has the defaults.
  *
  * @param listen whether prompts can be offered; one that only fetches needs no port
  * @param host the address to listen on
@@ -13,11 +14,11 @@ import java.util.Set;
  * @param advertisedHost the name under which others reach this one; null for {@code host}
  * @param advertisedPort the port under which others reach this one; 0 for the one listened on
  * @param token a secret that both sides know, or null
- * @param tls or null for connections in the clear
+ * @param tls or null for connections in the clear, the only ones that UCX has
  * @param connectTimeout how long a connection may take, its handshake included
  * @param pieceBytes the size of the pieces that are fetched
  * @param window how many pieces of a prompt may be on their way at once
- * @param threads threads for connections
+ * @param threads threads for connections, of TCP
  */
 public record TcpOptions(
     boolean listen,

@@ -28,11 +28,8 @@ import io.netty.handler.ssl.SslContext;
 import io.netty.handler.timeout.IdleStateHandler;
 import io.netty.util.concurrent.DefaultThreadFactory;
 import io.netty.util.concurrent.GlobalEventExecutor;
-import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.concurrent.TimeUnit;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /**
  * Between processes and machines, over TCP. The context side listens; the generation side connects
@@ -42,7 +39,6 @@ import org.slf4j.LoggerFactory;
  */
 public final class TcpTransport implements KvTransport {
 
-  private static final Logger LOG = LoggerFactory.getLogger(TcpTransport.class);
   private static final int LENGTH_BYTES = 4;
   private static final int MAX_FRAME_BYTES =
       LENGTH_BYTES + KvFrames.DATA_HEADER_BYTES + TcpOptions.MAX_PIECE_BYTES;
@@ -106,12 +102,7 @@ public final class TcpTransport implements KvTransport {
           "Can't listen on " + options.host() + ":" + options.port() + ": " + bound.cause(),
           bound.cause());
     }
-    InetAddress address = ((InetSocketAddress) bound.channel().localAddress()).getAddress();
-    if (!address.isLoopbackAddress() && options.token() == null) {
-      LOG.warn(
-          "Listening for KV transfers on {} without a token: any machine that reaches it may ask",
-          bound.channel().localAddress());
-    }
+    transfers.warnIfOpenToStrangers((InetSocketAddress) bound.channel().localAddress());
     return bound.channel();
   }
 
