@@ -3,6 +3,7 @@ package dev.halcyon.engine.disagg;
 import dev.halcyon.engine.disagg.transfer.InProcessTransport;
 import dev.halcyon.engine.disagg.transfer.TcpOptions;
 import dev.halcyon.engine.disagg.transfer.TcpTransport;
+import dev.halcyon.engine.disagg.transfer.UcxTransport;
 import dev.halcyon.engine.transfer.KvTransport;
 import java.util.function.IntSupplier;
 
@@ -23,6 +24,15 @@ public record Ends(KvTransport context, KvTransport generation, IntSupplier open
     TcpTransport context = new TcpTransport(TcpOptions.builder().token("t").build());
     TcpTransport generation =
         new TcpTransport(TcpOptions.builder().listen(false).token("t").pieceBytes(2048).build());
+    return new Ends(
+        context, generation, () -> context.openTransfers() + generation.openTransfers());
+  }
+
+  /** As {@link #tcp}. */
+  public static Ends ucx() {
+    UcxTransport context = new UcxTransport(TcpOptions.builder().token("t").build());
+    UcxTransport generation =
+        new UcxTransport(TcpOptions.builder().listen(false).token("t").pieceBytes(2048).build());
     return new Ends(
         context, generation, () -> context.openTransfers() + generation.openTransfers());
   }

@@ -7,8 +7,9 @@ import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.TinyCheckpoint;
 import dev.halcyon.engine.disagg.codec.DisaggParamsCodec;
+import dev.halcyon.engine.disagg.transfer.NetworkTransport;
 import dev.halcyon.engine.disagg.transfer.TcpOptions;
-import dev.halcyon.engine.disagg.transfer.TcpTransport;
+import dev.halcyon.engine.transfer.KvTransport;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -31,7 +32,7 @@ final class PrefillProcess implements AutoCloseable {
   private final BufferedReader answers;
   private final PrintStream questions;
 
-  PrefillProcess(Path model) throws IOException {
+  PrefillProcess(NetworkTransport kind, Path model) throws IOException {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     if (ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent()) {
@@ -43,6 +44,7 @@ final class PrefillProcess implements AutoCloseable {
             "-cp",
             System.getProperty("java.class.path"),
             PrefillProcess.class.getName(),
+            kind.name(),
             model.toString()));
     process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start();
     answers =
@@ -53,10 +55,14 @@ final class PrefillProcess implements AutoCloseable {
   /** What the process hands over of a request. */
   DisaggParams contextOf(int number) throws IOException {
     questions.println(number);
-    String answer = answers.readLine();
-    if (answer == null) {
-      throw new IOException("the prefill process is gone");
-    }
+    String answer;
+    do {
+      answer = answers.readLine();
+      if (answer == null) {
+        throw new IOException("the prefill process is gone");
+      }
+      // UCX writes its log to the standard output.
+    } while (!answer.startsWith("{"));
     return codec().fromJsonBytes(answer.getBytes(StandardCharsets.UTF_8), "params");
   }
 
@@ -94,10 +100,11 @@ final class PrefillProcess implements AutoCloseable {
     BufferedReader in =
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-    try (TcpTransport transport = new TcpTransport(TcpOptions.builder().token(TOKEN).build());
+    NetworkTransport kind = NetworkTransport.valueOf(arguments[0]);
+    try (KvTransport transport = kind.open(TcpOptions.builder().token(TOKEN).build());
         Engine engine =
             Engine.builder()
-                .model(Path.of(arguments[0]))
+                .model(Path.of(arguments[1]))
                 .threads(1)
                 .maxBatchSize(4)
                 .kvCacheTokens(1024)

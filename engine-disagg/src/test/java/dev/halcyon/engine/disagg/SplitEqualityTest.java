@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.TinyCheckpoint;
+import dev.halcyon.engine.disagg.transfer.NeedsUcx;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -12,6 +13,7 @@ import java.util.List;
 import java.util.Random;
 import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
@@ -34,6 +36,13 @@ class SplitEqualityTest {
   @MethodSource("families")
   void everyFamilyOverTcp(Path model) {
     requireSame(model, Ends.tcp());
+  }
+
+  @ParameterizedTest
+  @MethodSource("families")
+  @ExtendWith(NeedsUcx.class)
+  void everyFamilyOverUcx(Path model) {
+    requireSame(model, Ends.ucx());
   }
 
   private static void requireSame(Path model, Ends ends) {

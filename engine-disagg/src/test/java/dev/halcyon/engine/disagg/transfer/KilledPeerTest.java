@@ -1,0 +1,136 @@
+package dev.halcyon.engine.disagg.transfer;
+
+import static dev.halcyon.engine.disagg.transfer.KvTransportContract.soon;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import dev.halcyon.engine.KvDescriptor;
+import dev.halcyon.engine.KvTransferException.Reason;
+import dev.halcyon.engine.transfer.KvLayout;
+import dev.halcyon.engine.transfer.KvTransport;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.Optional;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+/** A process that is killed while a prompt is under way: the other side hears of it. */
+@Timeout(60)
+class KilledPeerTest {
+
+  /** A token has 128 KiB a layer, so that a prompt takes many pieces. */
+  private static final KvLayout LARGE = new KvLayout("model-a", "F32", 4, 4, 16, 1024, 1);
+
+  private static final int TOKENS = 40;
+
+  @ParameterizedTest
+  @EnumSource
+  void theContextSide(NetworkTransport kind) throws Exception {
+    assumeAvailable(kind);
+    try (Peer peer = new Peer(kind, "none");
+        KvTransport generation = kind.open(TcpOptions.builder().listen(false).build())) {
+      FakeSink sink = new FakeSink(LARGE, TOKENS, 0);
+      generation.fetch(new KvDescriptor(bytes(peer.says())), sink);
+      assertThat(peer.says()).isEqualTo("reading");
+      peer.kill();
+      assertThat(soon(sink.ended()).reason()).isEqualTo(Reason.PEER_LOST);
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void theGenerationSide(NetworkTransport kind) throws Exception {
+    assumeAvailable(kind);
+    try (KvTransport context = kind.open(TcpOptions.builder().build())) {
+      FakeSource source = new FakeSource(LARGE, TOKENS);
+      byte[] descriptor = context.offer(source).descriptor().bytes();
+      try (Peer peer = new Peer(kind, new String(descriptor, StandardCharsets.UTF_8))) {
+        assertThat(peer.says()).isEqualTo("receiving");
+        peer.kill();
+        assertThat(soon(source.ended())).isEqualTo("PEER_LOST");
+      }
+    }
+  }
+
+  private static void assumeAvailable(NetworkTransport kind) {
+    Optional<String> reason = kind.unavailable();
+    assumeTrue(reason.isEmpty(), () -> "no " + kind + ": " + reason.orElseThrow());
+  }
+
+  private static byte[] bytes(String text) {
+    return text.getBytes(StandardCharsets.UTF_8);
+  }
+
+  /** Another process, with one side of a transfer that does not end. */
+  private static final class Peer implements AutoCloseable {
+
+    private final Process process;
+    private final BufferedReader said;
+
+    /**
+     * @param descriptor what it fetches; "none" if it offers
+     */
+    Peer(NetworkTransport kind, String descriptor) throws IOException {
+      process =
+          new ProcessBuilder(
+                  Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                  "-Xmx256m",
+                  "-cp",
+                  System.getProperty("java.class.path"),
+                  KilledPeerTest.class.getName(),
+                  kind.name(),
+                  descriptor)
+              .redirectError(ProcessBuilder.Redirect.DISCARD)
+              .start();
+      said =
+          new BufferedReader(
+              new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
+    }
+
+    /** Its next line, of those that are meant: UCX writes its own to the standard output. */
+    String says() throws IOException {
+      for (String line = said.readLine(); line != null; line = said.readLine()) {
+        if (line.startsWith("peer: ")) {
+          return line.substring("peer: ".length());
+        }
+      }
+      throw new IOException("the process has ended");
+    }
+
+    void kill() throws InterruptedException {
+      process.destroyForcibly().waitFor();
+    }
+
+    @Override
+    public void close() throws InterruptedException {
+      kill();
+    }
+  }
+
+  /** The peer. */
+  public static void main(String[] arguments) throws Exception {
+    NetworkTransport kind = NetworkTransport.valueOf(arguments[0]);
+    boolean offers = arguments[1].equals("none");
+    try (KvTransport transport = kind.open(TcpOptions.builder().listen(offers).build())) {
+      if (offers) {
+        FakeSource source = new FakeSource(LARGE, TOKENS).holding();
+        byte[] descriptor = transport.offer(source).descriptor().bytes();
+        System.out.println("peer: " + new String(descriptor, StandardCharsets.UTF_8));
+        source.awaitReading();
+        System.out.println("peer: reading");
+      } else {
+        FakeSink sink = new FakeSink(LARGE, TOKENS, 0).holding();
+        transport.fetch(new KvDescriptor(bytes(arguments[1])), sink);
+        while (sink.writes() == 0) {
+          Thread.sleep(1);
+        }
+        System.out.println("peer: receiving");
+      }
+      Thread.sleep(60_000);
+    }
+  }
+}

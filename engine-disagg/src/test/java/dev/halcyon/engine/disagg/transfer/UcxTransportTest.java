@@ -1,0 +1,231 @@
+package dev.halcyon.engine.disagg.transfer;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.KvTransferException.Reason;
+import dev.halcyon.engine.transfer.KvFetch;
+import dev.halcyon.engine.transfer.KvLayout;
+import java.io.IOException;
+import java.net.ServerSocket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Map;
+import java.util.UUID;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** The contract over UCX, and what a network adds to it. */
+@ExtendWith(NeedsUcx.class)
+class UcxTransportTest extends KvTransportContract {
+
+  /** A token's keys and values of a layer have 128 KiB here: 33.5 MiB for 67 tokens in 4 layers. */
+  private static final KvLayout LARGE = new KvLayout("model-a", "F32", 4, 4, 16, 1024, 1);
+
+  private UcxTransport listening;
+  private UcxTransport connecting;
+
+  @Override
+  void openTransports() {
+    open(Map.of());
+  }
+
+  private void open(Map<String, String> settings) {
+    listening = new UcxTransport(TcpOptions.builder().token("secret").build(), settings);
+    connecting =
+        new UcxTransport(TcpOptions.builder().listen(false).token("secret").build(), settings);
+    context = listening;
+    generation = connecting;
+  }
+
+  @Override
+  int openTransfers() {
+    return listening.openTransfers() + connecting.openTransfers();
+  }
+
+  @AfterEach
+  void noThreadIsLeft() {
+    listening.close();
+    connecting.close();
+    assertThat(Thread.getAllStackTraces().keySet().stream().map(Thread::getName))
+        .noneMatch(name -> name.startsWith("halcyon-ucx"));
+  }
+
+  /** Pieces above the threshold are fetched from the sender's memory; those below it are sent. */
+  @ParameterizedTest
+  @CsvSource({"256,all", "inf,all", "256,tcp", "inf,tcp"})
+  void everyWayThatUcxSendsLargeMessages(String threshold, String kinds) throws Exception {
+    close();
+    open(Map.of("RNDV_THRESH", threshold, "TLS", kinds));
+    FakeSource source = new FakeSource(LARGE, 70);
+    FakeSink sink = new FakeSink(LARGE, 70, 3);
+    generation.fetch(context.offer(source).descriptor(), sink);
+    assertThat(soon(sink.ended())).isNull();
+    assertThat(soon(source.ended())).isEqualTo("done");
+    sink.requireComplete();
+    assertNoBufferInUse();
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"256", "inf"})
+  void whatIsUnderWayIsGivenUp(String threshold) throws Exception {
+    close();
+    open(Map.of("RNDV_THRESH", threshold));
+    FakeSource source = new FakeSource(LARGE, 70);
+    FakeSink sink = new FakeSink(LARGE, 70, 0).holding();
+    KvFetch fetch = generation.fetch(context.offer(source).descriptor(), sink);
+    while (sink.writes() == 0) {
+      Thread.sleep(1);
+    }
+    assertThat(connecting.buffersInUse()).isBetween(1, 4);
+    fetch.cancel(new KvTransferException(Reason.CANCELLED, "test"));
+    assertThat(soon(source.ended())).isEqualTo("CANCELLED");
+    sink.accept();
+    assertNothingOpen();
+    assertNoBufferInUse();
+    FakeSink next = new FakeSink(5, 0);
+    generation.fetch(context.offer(new FakeSource(5)).descriptor(), next);
+    assertThat(soon(next.ended())).isNull();
+  }
+
+  /** An engine may still read and write when the transport is closed: memory stays its own. */
+  @Test
+  void closingWhileEnginesUseBuffers() throws Exception {
+    FakeSource source = new FakeSource(LARGE, 20).holding();
+    FakeSource other = new FakeSource(LARGE, 20);
+    FakeSink sink = new FakeSink(LARGE, 20, 0);
+    FakeSink otherSink = new FakeSink(LARGE, 20, 0).holding();
+    generation.fetch(context.offer(source).descriptor(), sink);
+    generation.fetch(context.offer(other).descriptor(), otherSink);
+    source.awaitReading();
+    while (otherSink.writes() == 0) {
+      Thread.sleep(1);
+    }
+    generation.close();
+    context.close();
+    source.answer();
+    otherSink.accept();
+    assertThat(soon(sink.ended()).reason()).isEqualTo(Reason.CLOSED);
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      nullValues = "none",
+      value = {"other,secret", "none,secret", "secret,none"})
+  void anotherTokenIsRefused(String here, String there) throws Exception {
+    try (UcxTransport server = new UcxTransport(TcpOptions.builder().token(there).build());
+        UcxTransport client =
+            new UcxTransport(TcpOptions.builder().listen(false).token(here).build())) {
+      generation.close();
+      generation = client;
+      FakeSource source = new FakeSource(5);
+      KvTransferException refused = failure(server.offer(source).descriptor(), new FakeSink(5, 0));
+      assertThat(refused.reason()).isEqualTo(Reason.REFUSED);
+      assertThat(refused).hasMessageStartingWith("token differs");
+      assertThat(source.ended()).isNotDone();
+      assertThat(client.openTransfers()).isZero();
+    }
+  }
+
+  @Test
+  void aPeerThatIsNotThere() throws Exception {
+    int port;
+    try (ServerSocket taken = new ServerSocket(0)) {
+      port = taken.getLocalPort();
+    }
+    KvTransferException lost = failure(address("127.0.0.1", port).descriptor(), new FakeSink(5, 0));
+    assertThat(lost.reason()).isEqualTo(Reason.PEER_LOST);
+    assertNothingOpen();
+  }
+
+  @Test
+  void aHostThatIsNotThere() throws Exception {
+    KvTransferException lost =
+        failure(address("nowhere.invalid", 1).descriptor(), new FakeSink(5, 0));
+    assertThat(lost.reason()).isEqualTo(Reason.PEER_LOST);
+    assertThat(lost).hasMessageContaining("nowhere.invalid:1: there is no host of this name");
+    assertNothingOpen();
+  }
+
+  @Test
+  void aPeerThatDoesNotAnswer() throws Exception {
+    try (ServerSocket silent = new ServerSocket(0);
+        UcxTransport client =
+            new UcxTransport(
+                TcpOptions.builder()
+                    .listen(false)
+                    .connectTimeout(Duration.ofMillis(200))
+                    .build())) {
+      generation.close();
+      generation = client;
+      KvTransferException lost =
+          failure(address("127.0.0.1", silent.getLocalPort()).descriptor(), new FakeSink(5, 0));
+      assertThat(lost.reason()).isEqualTo(Reason.PEER_LOST);
+      assertThat(client.openTransfers()).isZero();
+    }
+  }
+
+  @Test
+  void anotherKindOfTransportIsRefused() throws Exception {
+    try (TcpTransport tcp = new TcpTransport(TcpOptions.builder().build())) {
+      KvTransferException refused =
+          failure(tcp.offer(new FakeSource(5)).descriptor(), new FakeSink(5, 0));
+      assertThat(refused.reason()).isEqualTo(Reason.REFUSED);
+      assertThat(refused).hasMessageContaining("kind ucx");
+    }
+  }
+
+  @Test
+  void aPortThatIsTakenIsSaid() {
+    assertThatThrownBy(() -> new UcxTransport(TcpOptions.builder().port(listening.port()).build()))
+        .isInstanceOf(KvTransferException.class)
+        .hasMessageContaining("Can't listen on 127.0.0.1:" + listening.port());
+  }
+
+  @Test
+  void onlyOneThatListensCanOffer() {
+    assertThatThrownBy(() -> connecting.offer(new FakeSource(5)))
+        .isInstanceOf(KvTransferException.class)
+        .hasMessageContaining("does not listen");
+    assertThatThrownBy(connecting::port).isInstanceOf(IllegalStateException.class);
+  }
+
+  @Test
+  void openingAndClosingLeavesNoFileBehind() throws Exception {
+    close();
+    long before = openFiles();
+    for (int i = 0; i < 3; i++) {
+      open(Map.of());
+      FakeSink sink = new FakeSink(50, 0);
+      generation.fetch(context.offer(new FakeSource(50)).descriptor(), sink);
+      assertThat(soon(sink.ended())).isNull();
+      close();
+    }
+    assertThat(openFiles()).isLessThanOrEqualTo(before);
+  }
+
+  private static long openFiles() throws IOException {
+    try (Stream<Path> files = Files.list(Path.of("/proc/self/fd"))) {
+      return files.count();
+    }
+  }
+
+  private static PeerAddress address(String host, int port) {
+    return new PeerAddress("ucx", host, port, UUID.randomUUID());
+  }
+
+  private void assertNoBufferInUse() throws InterruptedException {
+    long deadline = System.nanoTime() + 5_000_000_000L;
+    while (listening.buffersInUse() + connecting.buffersInUse() > 0) {
+      assertThat(System.nanoTime()).as("buffers are in use").isLessThan(deadline);
+      Thread.sleep(2);
+    }
+  }
+}
