@@ -1,0 +1,160 @@
+package dev.halcyon.engine.disagg.router;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.halcyon.engine.TinyCheckpoint;
+import java.io.IOException;
+import java.net.http.HttpResponse;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/**
+ * What comes through a router, context first and generation first, is what one server answers, byte
+ * for byte but for its id and date; errors too.
+ */
+class RouterEqualityTest {
+
+  private static final String COMPLETIONS = "/v1/completions";
+  private static final String ALL =
+      "\"logprobs\": 3, \"prompt_logprobs\": 2, \"return_token_ids\": true,"
+          + " \"return_generation_logits\": true, \"return_context_logits\": true";
+
+  private static RealCluster story;
+
+  @BeforeAll
+  static void open() {
+    story =
+        new RealCluster(
+            null, engine -> engine.kvCacheTokens(4096).prefixReuse(false), router -> router);
+  }
+
+  @AfterAll
+  static void close() {
+    story.close();
+  }
+
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "\"temperature\": 0, \"max_tokens\": 8, ALL",
+        "\"seed\": 7, \"temperature\": 1.2, \"n\": 3, \"max_tokens\": 6, ALL",
+        "\"temperature\": 0, \"max_tokens\": 1, ALL",
+        "\"max_tokens\": 0, \"echo\": true, \"logprobs\": 2",
+        // The first tokens are "," and " there".
+        "\"temperature\": 0, \"stop\": \", th\", ALL",
+        "\"temperature\": 0, \"stop\": \",\", ALL"
+      })
+  void completions(String fields) {
+    requireSame(
+        story,
+        COMPLETIONS,
+        "{\"prompt\": \"Once upon a time\", " + fields.replace("ALL", ALL) + "}");
+  }
+
+  @Test
+  void severalPrompts() {
+    requireSame(
+        story,
+        COMPLETIONS,
+        "{\"prompt\": [\"The cat\", \"Once\", \"A\"], \"n\": 2, \"seed\": 5, \"temperature\": 1,"
+            + " \"max_tokens\": 4, "
+            + ALL
+            + "}");
+  }
+
+  @Test
+  void chats(@TempDir Path directory) throws IOException {
+    Path model = TinyCheckpoint.write(directory);
+    Files.writeString(
+        model.resolve("chat_template.jinja"),
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:");
+    try (RealCluster tiny =
+        new RealCluster(model, engine -> engine.prefixReuse(false), router -> router)) {
+      requireSame(
+          tiny,
+          "/v1/chat/completions",
+          "{\"messages\": [{\"role\": \"user\", \"content\": \"hello there\"}], \"temperature\": 1,"
+              + " \"seed\": 4, \"n\": 2, \"max_completion_tokens\": 7, \"logprobs\": true,"
+              + " \"top_logprobs\": 2}");
+      tiny.assertClean();
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "{\"prompt\": \"a\", \"top_p\": 2}",
+        "{\"prompt\": \"a\", \"unknown\": 1}",
+        "{\"prompt\": \"a\", \"model\": \"other\"}",
+        "{\"prompt\": [5000]}",
+        "{\"prompt\": []}",
+        "{}",
+        "{\"prompt\": \"a\", \"stream_options\": {}}",
+        "{\"prompt\": \"a\"",
+      })
+  void errors(String body) {
+    HttpResponse<String> expected = story.post(story.whole.url(), COMPLETIONS, body);
+    assertThat(expected.statusCode()).isBetween(400, 499);
+    story.routers.forEach(
+        (style, router) -> {
+          HttpResponse<String> answer = story.post(router.url(), COMPLETIONS, body);
+          assertThat(answer.statusCode())
+              .as(style + " " + answer.body())
+              .isEqualTo(expected.statusCode());
+          assertThat(answer.body()).as("" + style).isEqualTo(expected.body());
+        });
+    story.assertClean();
+  }
+
+  private static void requireSame(RealCluster cluster, String path, String body) {
+    JsonNode whole = plain(RouterRig.json(good(cluster, cluster.whole.url(), path, body)));
+    String streamed =
+        body.substring(0, body.length() - 1)
+            + ", \"stream\": true, \"stream_options\": {\"include_usage\": true}}";
+    Map<Integer, List<JsonNode>> events =
+        byChoice(good(cluster, cluster.whole.url(), path, streamed));
+    cluster.routers.forEach(
+        (style, router) -> {
+          assertThat(plain(RouterRig.json(good(cluster, router.url(), path, body))))
+              .as("" + style)
+              .isEqualTo(whole);
+          assertThat(byChoice(good(cluster, router.url(), path, streamed)))
+              .as("" + style)
+              .isEqualTo(events);
+        });
+    cluster.assertClean();
+  }
+
+  private static String good(RealCluster cluster, String url, String path, String body) {
+    HttpResponse<String> response = cluster.post(url, path, body);
+    assertThat(response.statusCode()).as(response.body()).isEqualTo(200);
+    return response.body();
+  }
+
+  /** Events of one choice have an order; those of others may come between. */
+  private static Map<Integer, List<JsonNode>> byChoice(String stream) {
+    return RealCluster.events(stream).stream()
+        .map(RouterEqualityTest::plain)
+        .collect(
+            Collectors.groupingBy(
+                event -> event.at("/choices/0/index").asInt(-1),
+                TreeMap::new,
+                Collectors.toList()));
+  }
+
+  private static JsonNode plain(JsonNode answer) {
+    return ((ObjectNode) answer).without(List.of("id", "created"));
+  }
+}
