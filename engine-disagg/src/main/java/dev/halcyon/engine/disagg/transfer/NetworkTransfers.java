@@ -81,10 +81,7 @@ final class NetworkTransfers {
       if (closed) {
         throw closedError();
       }
-      KvFetch fetch =
-          peers
-              .computeIfAbsent(address.peer(), key -> connect(address))
-              .fetch(address.transfer(), sink);
+      KvFetch fetch = fetch(address, sink);
       // Null where the connection was lost just now: another is made.
       if (fetch != null) {
         return fetch;
@@ -92,10 +89,23 @@ final class NetworkTransfers {
     }
   }
 
-  private NetworkPeer connect(PeerAddress address) {
-    NetworkPeer peer = new NetworkPeer(options, gone -> peers.remove(address.peer(), gone));
-    connector.accept(address, peer);
-    return peer;
+  private KvFetch fetch(PeerAddress address, KvSink sink) {
+    boolean[] isNew = {false};
+    NetworkPeer peer =
+        peers.computeIfAbsent(
+            address.peer(),
+            key -> {
+              isNew[0] = true;
+              return new NetworkPeer(options, gone -> peers.remove(key, gone));
+            });
+    try {
+      return peer.fetch(address.transfer(), sink);
+    } finally {
+      // Last, so that the transfer hears of a connection that fails at once.
+      if (isNew[0]) {
+        connector.accept(address, peer);
+      }
+    }
   }
 
   /** One log line where a machine that is not this one may ask for prompts. */

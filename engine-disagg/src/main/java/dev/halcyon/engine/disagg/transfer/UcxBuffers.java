@@ -78,10 +78,8 @@ final class UcxBuffers {
    * @param bytes at most {@link TcpOptions#MAX_PIECE_BYTES}
    */
   Buffer acquire(int bytes) {
-    int needed = Math.max(MIN_BYTES, HEADER_ROOM + bytes);
-    // Sizes are powers of two or one and a half times that, of which a header wastes little.
-    int power = Integer.highestOneBit(needed - 1);
-    int size = needed <= power + power / 2 ? power + power / 2 : 2 * power;
+    int needed = Math.max(MIN_BYTES, bytes);
+    int size = HEADER_ROOM + Integer.highestOneBit(2 * needed - 1);
     Deque<Buffer> fitting = kept.get(size);
     Buffer buffer;
     if (fitting == null || fitting.isEmpty()) {

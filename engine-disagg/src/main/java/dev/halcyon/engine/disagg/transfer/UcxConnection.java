@@ -276,9 +276,7 @@ final class UcxConnection implements KvConnection {
       closed = true;
       onClosed.accept(this);
       session.lost(cause);
-      if (endpoint != null) {
-        loop.whenComplete(endpoint.closeNonBlockingForce(), () -> {});
-      }
+      loop.whenComplete(endpoint.closeNonBlockingForce(), () -> {});
     }
   }
 
