@@ -12,11 +12,11 @@ import java.util.Map;
 import java.util.Optional;
 
 /**
- * Between processes and machines, through UCX: over RDMA, shared memory or TCP, whichever it finds
- * best, or as the environment says ({@code UCX_TLS}, {@code UCX_NET_DEVICES}). It needs
- * org.openucx:jucx on the class path and UCX's libraries on the machine; {@link #unavailable} says
- * whether they are there. What it does is otherwise what {@link TcpTransport} does: the same
- * handshake, token and checksums. There is no TLS, so that the network has to be one's own.
+ * Between processes and machines, through UCX: over RDMA or TCP, whichever it finds best, or as the
+ * environment says ({@code UCX_TLS}, {@code UCX_NET_DEVICES}). It needs org.openucx:jucx on the
+ * class path and UCX's libraries on the machine; {@link #unavailable} says whether they are there.
+ * What it does is otherwise what {@link TcpTransport} does: the same handshake, token and
+ * checksums. There is no TLS, so that the network has to be one's own.
  */
 public final class UcxTransport implements KvTransport {
 
