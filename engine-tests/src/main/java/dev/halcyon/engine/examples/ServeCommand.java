@@ -7,6 +7,7 @@ import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.disagg.http.HttpOptions;
 import dev.halcyon.engine.disagg.http.HttpService;
+import dev.halcyon.engine.transfer.KvTransport;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.io.PrintWriter;
@@ -14,6 +15,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.function.Consumer;
@@ -32,7 +34,8 @@ import picocli.CommandLine.Option;
         "Serves the embedded model, or a checkpoint of yours, over HTTP in OpenAI's form.",
     footer = {
       "",
-      "The environment's HALCYON_API_KEY, if set, is what clients have to send as their key."
+      "The environment's HALCYON_API_KEY, if set, is what clients have to send as their key;"
+          + " HALCYON_KV_TOKEN is what prefill and decode servers prove to each other."
     },
     sortOptions = false,
     usageHelpAutoWidth = true)
@@ -104,6 +107,13 @@ public final class ServeCommand implements Callable<Integer> {
         paramLabel = "N",
         description = "Bytes of a request's body. Default: ${DEFAULT-VALUE}.")
     private int bodyBytes = 16 << 20;
+
+    @Option(
+        names = "--max-logits-bytes",
+        paramLabel = "N",
+        description =
+            "Bytes of logits, as float32, that a request may ask for. Default: ${DEFAULT-VALUE}.")
+    private int logitsBytes = 64 << 20;
 
     @Option(
         names = "--max-queued",
@@ -198,6 +208,9 @@ public final class ServeCommand implements Callable<Integer> {
   @ArgGroup(exclusive = false, heading = "%nThe server:%n")
   private Listening listening = new Listening();
 
+  @ArgGroup(exclusive = false, heading = "%nPrefill and decode apart:%n")
+  private SplitArguments split = new SplitArguments();
+
   @ArgGroup(exclusive = false, heading = "%nLimits:%n")
   private Limits limits = new Limits();
 
@@ -207,12 +220,13 @@ public final class ServeCommand implements Callable<Integer> {
       description = "Show this help.")
   private boolean help;
 
-  private final String environmentKey;
+  private final Map<String, String> environment;
   private final Consumer<HttpService> started;
   private final CountDownLatch stop;
 
-  private ServeCommand(String environmentKey, Consumer<HttpService> started, CountDownLatch stop) {
-    this.environmentKey = environmentKey;
+  private ServeCommand(
+      Map<String, String> environment, Consumer<HttpService> started, CountDownLatch stop) {
+    this.environment = environment;
     this.started = started;
     this.stop = stop;
   }
@@ -224,7 +238,7 @@ public final class ServeCommand implements Callable<Integer> {
         service ->
             Runtime.getRuntime()
                 .addShutdownHook(new Thread(() -> stopAndWait(stop, stopped), "halcyon-stop"));
-    int code = run(System.out, System.err, System.getenv(KEY_VARIABLE), stopOnSignal, stop, args);
+    int code = run(System.out, System.err, System.getenv(), stopOnSignal, stop, args);
     stopped.countDown();
     if (stop.getCount() > 0) { // otherwise the JVM is on its way out
       System.exit(code);
@@ -234,18 +248,18 @@ public final class ServeCommand implements Callable<Integer> {
   /**
    * Runs the command and returns its exit code.
    *
-   * @param key the API key that the environment gives, or null
+   * @param environment the environment's variables
    * @param started told of the service once it listens
    * @param stop opened when it is to stop
    */
   static int run(
       PrintStream out,
       PrintStream err,
-      String key,
+      Map<String, String> environment,
       Consumer<HttpService> started,
       CountDownLatch stop,
       String... args) {
-    return new CommandLine(new ServeCommand(key, started, stop))
+    return new CommandLine(new ServeCommand(environment, started, stop))
         .setCaseInsensitiveEnumValuesAllowed(true)
         .setOut(new PrintWriter(out, true))
         .setParameterExceptionHandler(
@@ -260,7 +274,8 @@ public final class ServeCommand implements Callable<Integer> {
   @Override
   public Integer call() throws IOException, InterruptedException {
     HttpOptions options = options();
-    try (Engine engine = open();
+    try (KvTransport transport = split.open(environment.get(SplitArguments.TOKEN_VARIABLE));
+        Engine engine = open(transport);
         HttpService service = HttpService.start(engine, options)) {
       started.accept(service);
       stop.await();
@@ -269,7 +284,7 @@ public final class ServeCommand implements Callable<Integer> {
   }
 
   private HttpOptions options() throws IOException {
-    String key = environmentKey == null || environmentKey.isBlank() ? null : environmentKey.strip();
+    String key = environment.getOrDefault(KEY_VARIABLE, "").strip();
     if (listening.apiKeyFile != null) {
       key = Files.readString(listening.apiKeyFile).strip();
     }
@@ -277,19 +292,25 @@ public final class ServeCommand implements Callable<Integer> {
         .host(listening.host)
         .port(listening.port)
         .modelName(listening.modelName)
-        .apiKey(key)
+        .apiKey(key.isEmpty() ? null : key)
         .tls(listening.certificate, listening.key)
         .allowedOrigins(listening.origins)
         .maxConnections(limits.connections)
         .maxBodyBytes(limits.bodyBytes)
+        .maxLogitsBytes(limits.logitsBytes)
+        .split(split.options(key.isEmpty() ? null : key))
         .requestTimeout(Duration.ofSeconds(limits.requestSeconds))
         .stallTimeout(Duration.ofSeconds(limits.stallSeconds))
         .drainTimeout(Duration.ofSeconds(limits.drainSeconds))
         .build();
   }
 
-  private Engine open() {
-    EngineBuilder builder = Engine.builder().maxQueuedRequests(limits.queued);
+  private Engine open(KvTransport transport) {
+    EngineBuilder builder =
+        Engine.builder()
+            .maxQueuedRequests(limits.queued)
+            .kvTransport(transport)
+            .kvTransferTimeout(split.timeout());
     if (computing.model == null) {
       builder.defaultModel();
     } else {

@@ -12,6 +12,7 @@ import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -27,11 +28,11 @@ class ServeCommandTest {
   private final CountDownLatch stop = new CountDownLatch(1);
   private final CompletableFuture<HttpService> service = new CompletableFuture<>();
 
-  private int run(String key, String... arguments) {
+  private int run(Map<String, String> environment, String... arguments) {
     return ServeCommand.run(
         new PrintStream(out, true),
         new PrintStream(err, true),
-        key,
+        environment,
         service::complete,
         stop,
         arguments);
@@ -45,7 +46,7 @@ class ServeCommandTest {
         CompletableFuture.supplyAsync(
             () ->
                 run(
-                    "from-the-environment",
+                    Map.of("HALCYON_API_KEY", "from-the-environment"),
                     "--port=0",
                     "--model-name=stories",
                     "--api-key-file=" + keyFile,
@@ -71,6 +72,56 @@ class ServeCommandTest {
     assertThat(out.size()).isZero();
   }
 
+  @Test
+  void prefillAndDecodeServersShareARequest(@TempDir Path directory) throws Exception {
+    Path token = Files.writeString(directory.resolve("token"), "secret\n");
+    CompletableFuture<HttpService> prefill = new CompletableFuture<>();
+    CompletableFuture<Integer> first =
+        CompletableFuture.supplyAsync(
+            () ->
+                ServeCommand.run(
+                    new PrintStream(out, true),
+                    new PrintStream(err, true),
+                    Map.of("HALCYON_API_KEY", "k", "HALCYON_KV_TOKEN", "secret"),
+                    prefill::complete,
+                    stop,
+                    "--port=0",
+                    "--role=prefill",
+                    "--kv-timeout=10",
+                    "--threads=1"));
+    String prefillUrl = prefill.get(60, TimeUnit.SECONDS).url();
+    CompletableFuture<Integer> second =
+        CompletableFuture.supplyAsync(
+            () ->
+                run(
+                    Map.of("HALCYON_API_KEY", "k"),
+                    "--port=0",
+                    "--role=decode",
+                    "--kv-token-file=" + token,
+                    "--prefill=" + prefillUrl,
+                    "--threads=1"));
+    String body =
+        "{\"prompt\": \"Once upon a time\", \"temperature\": 0, \"stop\": \" Lily\","
+            + " \"disaggregated_params\": {\"request_type\": \"generation_only\","
+            + " \"schedule_style\": \"generation_first\", \"request_id\": \"r\", \"prefill\": \""
+            + prefillUrl
+            + "\"}}";
+    HttpRequest request =
+        HttpRequest.newBuilder(
+                URI.create(service.get(60, TimeUnit.SECONDS).url() + "/v1/completions"))
+            .header("content-type", "application/json")
+            .header("authorization", "Bearer k")
+            .POST(HttpRequest.BodyPublishers.ofString(body))
+            .build();
+    assertThat(
+            HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString()).body())
+        .contains("\"text\":\", there was a little girl named\"");
+    stop.countDown();
+    assertThat(first.get(60, TimeUnit.SECONDS)).isZero();
+    assertThat(second.get(60, TimeUnit.SECONDS)).isZero();
+    assertThat(err.size()).isZero();
+  }
+
   @ParameterizedTest
   @CsvSource({
     "--port=x, --port",
@@ -79,21 +130,25 @@ class ServeCommandTest {
     "--tls-key=x, tlsCertificate",
     "--request-timeout=0, requestTimeout",
     "--what, --what",
+    "--role=whole, --role",
+    "--kv-port=1, --kv-port",
+    "--kv-timeout=1, --kv-",
+    "--prefill=http://x, --prefill",
   })
   void aWrongArgumentIsNamed(String argument, String named) {
-    assertThat(run(null, argument)).isEqualTo(2);
+    assertThat(run(Map.of(), argument)).isEqualTo(2);
     assertThat(err.toString(StandardCharsets.UTF_8)).startsWith("serve: ").contains(named);
   }
 
   @Test
   void aModelThatIsNotThereIsSaid() {
-    assertThat(run(null, "--model=no-such-folder", "--port=0")).isEqualTo(1);
+    assertThat(run(Map.of(), "--model=no-such-folder", "--port=0")).isEqualTo(1);
     assertThat(err.toString(StandardCharsets.UTF_8)).contains("no-such-folder");
   }
 
   @Test
   void helpListsTheOptions() {
-    assertThat(run(null, "--help")).isZero();
+    assertThat(run(Map.of(), "--help")).isZero();
     assertThat(out.toString(StandardCharsets.UTF_8))
         .contains("--host", "--api-key-file", "HALCYON_API_KEY", "--drain-timeout");
   }

@@ -64,14 +64,8 @@ final class PrefillRole {
       remove(id, submission);
       throw e;
     }
-    submission.afterAll(
-        all -> {
-          answer(call, id, all);
-          if (all.stream().allMatch(result -> result.disaggParams() == null)) {
-            remove(id, submission); // nothing is pinned
-          }
-        });
-    submission.whenEnded(() -> forgetLater(call, id, submission));
+    submission.afterAll(all -> answer(call, id, all));
+    submission.whenEnded(all -> forget(call, id, submission, all));
   }
 
   private GenerationRequest contextOnly(ApiRequest request, int prompt, String id) {
@@ -89,10 +83,19 @@ final class PrefillRole {
         200, Call.JSON, Json.bytes(Json.object().set(SplitFields.NAME, codec.toJson(id, all))));
   }
 
-  /** A pin that made no progress for the transfer timeout is gone, and needs no cancelling. */
-  private void forgetLater(Call call, String id, Submission submission) {
-    long nanos = engine.options().kvTransferTimeout().multipliedBy(2).toNanos();
-    call.loop().schedule(() -> remove(id, submission), nanos, TimeUnit.NANOSECONDS);
+  /**
+   * Forgets a request: at once if nothing of it is pinned, else when its pins are gone by
+   * themselves. One that makes no progress lasts for the transfer timeout; the end of one that is
+   * being fetched later than that is the fetching side's to cancel.
+   */
+  private void forget(Call call, String id, Submission submission, List<GenerationResult> all) {
+    boolean pinned = all.stream().anyMatch(result -> result.disaggParams() != null);
+    if (submission.cancelled() || !pinned) {
+      remove(id, submission);
+    } else {
+      long nanos = engine.options().kvTransferTimeout().multipliedBy(2).toNanos();
+      call.loop().schedule(() -> remove(id, submission), nanos, TimeUnit.NANOSECONDS);
+    }
   }
 
   private void cancel(Call call) {

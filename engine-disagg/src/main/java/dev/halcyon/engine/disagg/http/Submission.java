@@ -109,7 +109,7 @@ final class Submission {
   /** Hands on all results once they are there, then closes them. */
   void afterAll(Consumer<List<GenerationResult>> conclusion) {
     all()
-        .thenRun(() -> conclusion.accept(parts.stream().map(part -> part.result().join()).toList()))
+        .thenRun(() -> conclusion.accept(results()))
         .whenComplete(
             (nothing, failure) -> {
               closeResults();
@@ -119,9 +119,9 @@ final class Submission {
             });
   }
 
-  /** Runs an action when all have ended, well or not. */
-  void whenEnded(Runnable action) {
-    all().whenComplete((nothing, failure) -> action.run());
+  /** Runs an action when all have ended, with the results of those that did not fail. */
+  void whenEnded(Consumer<List<GenerationResult>> action) {
+    all().whenComplete((nothing, failure) -> action.accept(results()));
   }
 
   /** Throws unless an output ended as it should. */
@@ -139,15 +139,20 @@ final class Submission {
   }
 
   private void closeResults() {
-    for (Part part : parts) {
-      if (part.result().isDone() && !part.result().isCompletedExceptionally()) {
-        GenerationResult result = part.result().join();
-        result.close();
-        if (result.disaggParams() != null) {
-          result.disaggParams().closeLogits();
-        }
+    for (GenerationResult result : results()) {
+      result.close();
+      if (result.disaggParams() != null) {
+        result.disaggParams().closeLogits();
       }
     }
+  }
+
+  private List<GenerationResult> results() {
+    return parts.stream()
+        .map(Part::result)
+        .filter(result -> result.isDone() && !result.isCompletedExceptionally())
+        .map(CompletableFuture::join)
+        .toList();
   }
 
   private void noteEnd(GenerationResult result, Throwable failure) {

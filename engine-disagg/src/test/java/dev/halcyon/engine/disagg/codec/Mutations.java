@@ -5,7 +5,7 @@ import java.util.Arrays;
 import java.util.Random;
 
 /** Damage of the kinds that a wire, a bug or an attacker does. */
-final class Mutations {
+public final class Mutations {
 
   private static final String[] TOKENS = {
     "-1", "0", "1e400", "9223372036854775808", "2147483647", "null", "true", "[]", "{}", "\"",
@@ -14,7 +14,7 @@ final class Mutations {
 
   private Mutations() {}
 
-  static byte[] of(byte[] sound, int edits, Random random) {
+  public static byte[] of(byte[] sound, int edits, Random random) {
     byte[] bytes = sound;
     for (int i = 0; i < edits; i++) {
       bytes = edit(bytes, random);

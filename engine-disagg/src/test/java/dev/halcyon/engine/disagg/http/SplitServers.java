@@ -9,8 +9,10 @@ import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.EngineMetrics;
 import dev.halcyon.engine.TinyCheckpoint;
+import dev.halcyon.engine.disagg.transfer.InProcessTransport;
 import dev.halcyon.engine.disagg.transfer.TcpOptions;
 import dev.halcyon.engine.disagg.transfer.TcpTransport;
+import dev.halcyon.engine.transfer.KvTransport;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.URI;
@@ -18,38 +20,63 @@ import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.function.IntSupplier;
 import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
 
-/** A server that does whole requests, and two that share them, with their keys over TCP. */
+/** A server that does whole requests, and two that share them. */
 final class SplitServers implements AutoCloseable {
 
   static final String COMPLETIONS = "/v1/completions";
   static final String CHAT = "/v1/chat/completions";
   static final String SPLIT = "disaggregated_params";
 
+  /** An endpoint that the decode server knows, and where nobody listens. */
+  static final String NOBODY = "http://127.0.0.1:1";
+
+  private static final String KEY = "of-the-prefill";
+
   final TestServer whole;
   final TestServer prefill;
   final TestServer decode;
-  private final TcpTransport context = new TcpTransport(TcpOptions.builder().token("t").build());
-  private final TcpTransport generation =
-      new TcpTransport(TcpOptions.builder().listen(false).token("t").pieceBytes(2048).build());
+  private final Way way;
   private int requests;
 
-  private SplitServers(Path model, UnaryOperator<EngineBuilder> both) {
-    whole = new TestServer(both.apply(engine(model)).build());
+  /** How keys and values travel. */
+  private record Way(KvTransport context, KvTransport generation, IntSupplier openTransfers) {
+
+    static Way inProcess() {
+      InProcessTransport transport = new InProcessTransport();
+      return new Way(transport, transport, transport::openTransfers);
+    }
+
+    static Way tcp() {
+      TcpTransport context = new TcpTransport(TcpOptions.builder().token("t").build());
+      TcpTransport generation =
+          new TcpTransport(TcpOptions.builder().listen(false).token("t").pieceBytes(2048).build());
+      return new Way(
+          context, generation, () -> context.openTransfers() + generation.openTransfers());
+    }
+  }
+
+  private SplitServers(
+      Way way,
+      EngineBuilder wholeEngine,
+      EngineBuilder prefillEngine,
+      EngineBuilder decodeEngine,
+      HttpOptions.Builder decodeOptions) {
+    this.way = way;
+    whole = new TestServer(wholeEngine.build());
     prefill =
         new TestServer(
-            both.apply(engine(model).kvTransport(context)).build(),
-            TestServer.options().apiKey("of-the-prefill").split(SplitOptions.prefill()).build());
+            prefillEngine.kvTransport(way.context()).build(),
+            TestServer.options().apiKey(KEY).split(SplitOptions.prefill()).build());
     SplitOptions split =
         SplitOptions.decode(
-            List.of(URI.create(prefill.service.url() + "/"), URI.create("http://127.0.0.1:1")),
-            "of-the-prefill");
+            List.of(URI.create(prefill.service.url() + "/"), URI.create(NOBODY)), KEY);
     decode =
         new TestServer(
-            both.apply(engine(model).kvTransport(generation)).build(),
-            TestServer.options().split(split).build());
+            decodeEngine.kvTransport(way.generation()).build(), decodeOptions.split(split).build());
   }
 
   /**
@@ -59,11 +86,27 @@ final class SplitServers implements AutoCloseable {
     return of(model, UnaryOperator.identity());
   }
 
-  static SplitServers of(Path model, UnaryOperator<EngineBuilder> both) {
-    return new SplitServers(model, both);
+  static SplitServers of(Path model, UnaryOperator<EngineBuilder> all) {
+    return new SplitServers(
+        Way.tcp(),
+        all.apply(engine(model)),
+        all.apply(engine(model)),
+        all.apply(engine(model)),
+        TestServer.options());
   }
 
-  private static EngineBuilder engine(Path model) {
+  /** With keys that stay in the process. */
+  static SplitServers inProcess(Path model) {
+    return new SplitServers(
+        Way.inProcess(), engine(model), engine(model), engine(model), TestServer.options());
+  }
+
+  /** With a decode server of its own kind. */
+  static SplitServers withDecode(Path model, EngineBuilder decode, HttpOptions.Builder options) {
+    return new SplitServers(Way.tcp(), engine(model), engine(model), decode, options);
+  }
+
+  static EngineBuilder engine(Path model) {
     EngineBuilder builder = Engine.builder();
     return (model == null ? builder.defaultModel() : builder.model(model))
         .backend(BackendChoice.CPU)
@@ -152,9 +195,7 @@ final class SplitServers implements AutoCloseable {
 
   /** Requires that nothing of any request is left. */
   void assertClean() {
-    TestServer.await(
-        "no transfer is open",
-        () -> context.openTransfers() == 0 && generation.openTransfers() == 0);
+    TestServer.await("no transfer is open", () -> way.openTransfers().getAsInt() == 0);
     for (TestServer server : List.of(whole, prefill, decode)) {
       TestServer.await(
           "nothing is left in an engine",
@@ -179,7 +220,7 @@ final class SplitServers implements AutoCloseable {
       server.close();
       server.engine.close();
     }
-    generation.close();
-    context.close();
+    way.generation().close();
+    way.context().close();
   }
 }

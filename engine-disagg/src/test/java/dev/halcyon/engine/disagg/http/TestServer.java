@@ -90,6 +90,10 @@ final class TestServer implements AutoCloseable {
             .build());
   }
 
+  String metrics() {
+    return send(request("/metrics").header("authorization", "Bearer " + key).build()).body();
+  }
+
   HttpResponse<String> send(HttpRequest request) {
     try {
       return client.send(request, HttpResponse.BodyHandlers.ofString());

@@ -1,0 +1,194 @@
+package dev.halcyon.engine.examples;
+
+import dev.halcyon.engine.disagg.http.SplitOptions;
+import dev.halcyon.engine.disagg.transfer.TcpOptions;
+import dev.halcyon.engine.disagg.transfer.TcpTls;
+import dev.halcyon.engine.disagg.transfer.TcpTransport;
+import java.io.IOException;
+import java.net.URI;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Objects;
+import java.util.stream.Stream;
+import picocli.CommandLine.Option;
+
+/** Which part of split requests a server does, and how keys and values travel. */
+final class SplitArguments {
+
+  static final String TOKEN_VARIABLE = "HALCYON_KV_TOKEN";
+
+  /** What a server does. */
+  enum Role {
+    AGGREGATED,
+    PREFILL,
+    DECODE
+  }
+
+  @Option(
+      names = "--role",
+      paramLabel = "ROLE",
+      description =
+          "aggregated (does whole requests), prefill (prompts and first tokens) or decode (the"
+              + " rest). Default: aggregated.")
+  Role role = Role.AGGREGATED;
+
+  @Option(
+      names = "--kv-host",
+      paramLabel = "ADDRESS",
+      description =
+          "The address where a prefill server offers keys and values. Default: 127.0.0.1, which"
+              + " other machines can't reach.")
+  private String host;
+
+  @Option(
+      names = "--kv-port",
+      paramLabel = "N",
+      description = "The port for that; 0 for a free one. Default: 0.")
+  private Integer port;
+
+  @Option(
+      names = "--kv-advertised-host",
+      paramLabel = "ADDRESS",
+      description = "Where decode servers find it, if that is another address.")
+  private String advertisedHost;
+
+  @Option(
+      names = "--kv-advertised-port",
+      paramLabel = "N",
+      description = "The port where they find it, if that is another one.")
+  private Integer advertisedPort;
+
+  @Option(
+      names = "--kv-token-file",
+      paramLabel = "FILE",
+      description =
+          "A file with the token that prefill and decode servers share, in place of the"
+              + " environment's HALCYON_KV_TOKEN.")
+  private Path tokenFile;
+
+  @Option(
+      names = "--kv-tls-certificate",
+      paramLabel = "FILE",
+      description = "This side's certificate chain in PEM, for TLS both ways.")
+  private Path certificate;
+
+  @Option(names = "--kv-tls-key", paramLabel = "FILE", description = "Its private key in PEM.")
+  private Path key;
+
+  @Option(
+      names = "--kv-tls-trusted",
+      paramLabel = "FILE",
+      description = "The certificates in PEM that the other side's must lead to.")
+  private Path trusted;
+
+  @Option(
+      names = "--kv-timeout",
+      paramLabel = "SECONDS",
+      description =
+          "How long a prompt waits to be fetched, or its keys and values to arrive. Default: 30.")
+  private Long timeoutSeconds;
+
+  @Option(
+      names = "--prefill",
+      paramLabel = "URL",
+      description =
+          "A prefill server that a decode server may ask itself (generation first); may be given"
+              + " several times. Default: none.")
+  private List<URI> prefills;
+
+  @Option(
+      names = "--prefill-api-key-file",
+      paramLabel = "FILE",
+      description = "A file with the key to send there. Default: this server's own key.")
+  private Path prefillKeyFile;
+
+  @Option(
+      names = "--max-handover-bytes",
+      paramLabel = "N",
+      description =
+          "Bytes that a prefill server hands over with a request, logits included. Default:"
+              + " 134217728.")
+  private Integer handoverBytes;
+
+  /**
+   * The way to other engines; null for an aggregated server.
+   *
+   * @param environmentToken the token that the environment gives, or null
+   */
+  TcpTransport open(String environmentToken) throws IOException {
+    requireFits();
+    if (role == Role.AGGREGATED) {
+      return null;
+    }
+    TcpOptions.Builder options = TcpOptions.builder().listen(role == Role.PREFILL).tls(tls());
+    if (tokenFile != null) {
+      options.token(Files.readString(tokenFile).strip());
+    } else if (environmentToken != null && !environmentToken.isBlank()) {
+      options.token(environmentToken.strip());
+    }
+    if (host != null) {
+      options.host(host);
+    }
+    if (port != null) {
+      options.port(port);
+    }
+    options.advertisedHost(advertisedHost);
+    if (advertisedPort != null) {
+      options.advertisedPort(advertisedPort);
+    }
+    return new TcpTransport(options.build());
+  }
+
+  /** How long transfers may stand still. */
+  Duration timeout() {
+    return Duration.ofSeconds(timeoutSeconds == null ? 30 : timeoutSeconds);
+  }
+
+  /**
+   * The service's part; null for an aggregated server.
+   *
+   * @param ownKey what clients have to send here, or null
+   */
+  SplitOptions options(String ownKey) throws IOException {
+    if (role == Role.AGGREGATED) {
+      return null;
+    }
+    int bytes = handoverBytes == null ? SplitOptions.MAX_HANDOVER_BYTES : handoverBytes;
+    String prefillKey = prefillKeyFile == null ? ownKey : Files.readString(prefillKeyFile).strip();
+    return role == Role.PREFILL
+        ? new SplitOptions(SplitOptions.Role.PREFILL, List.of(), null, bytes)
+        : new SplitOptions(
+            SplitOptions.Role.DECODE, prefills == null ? List.of() : prefills, prefillKey, bytes);
+  }
+
+  private TcpTls tls() {
+    if (certificate == null && key == null && trusted == null) {
+      return null;
+    }
+    if (certificate == null || key == null || trusted == null) {
+      throw new IllegalArgumentException(
+          "--kv-tls-certificate, --kv-tls-key and --kv-tls-trusted go together");
+    }
+    return new TcpTls(certificate, key, trusted);
+  }
+
+  private void requireFits() {
+    Stream<Object> ofPrefill = Stream.of(host, port, advertisedHost, advertisedPort);
+    if (role != Role.PREFILL && ofPrefill.anyMatch(Objects::nonNull)) {
+      throw new IllegalArgumentException(
+          "--kv-host, --kv-port and the advertised ones are for --role prefill, which listens");
+    }
+    if (role != Role.DECODE && (prefills != null || prefillKeyFile != null)) {
+      throw new IllegalArgumentException(
+          "--prefill and --prefill-api-key-file are for --role decode");
+    }
+    Stream<Object> ofBoth =
+        Stream.of(tokenFile, certificate, key, trusted, timeoutSeconds, handoverBytes);
+    if (role == Role.AGGREGATED && ofBoth.anyMatch(Objects::nonNull)) {
+      throw new IllegalArgumentException(
+          "--kv-... and --max-handover-bytes are for --role prefill and --role decode");
+    }
+  }
+}
