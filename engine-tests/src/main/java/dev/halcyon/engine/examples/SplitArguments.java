@@ -105,6 +105,14 @@ final class SplitArguments {
   private Path prefillKeyFile;
 
   @Option(
+      names = "--prefill-trust",
+      paramLabel = "FILE",
+      description =
+          "Certificates in PEM that those of https prefill servers have to lead to. Default: those"
+              + " that Java trusts.")
+  private Path prefillTrust;
+
+  @Option(
       names = "--max-handover-bytes",
       paramLabel = "N",
       description =
@@ -158,9 +166,13 @@ final class SplitArguments {
     int bytes = handoverBytes == null ? SplitOptions.MAX_HANDOVER_BYTES : handoverBytes;
     String prefillKey = prefillKeyFile == null ? ownKey : Files.readString(prefillKeyFile).strip();
     return role == Role.PREFILL
-        ? new SplitOptions(SplitOptions.Role.PREFILL, List.of(), null, bytes)
+        ? new SplitOptions(SplitOptions.Role.PREFILL, List.of(), null, null, bytes)
         : new SplitOptions(
-            SplitOptions.Role.DECODE, prefills == null ? List.of() : prefills, prefillKey, bytes);
+            SplitOptions.Role.DECODE,
+            prefills == null ? List.of() : prefills,
+            prefillKey,
+            prefillTrust,
+            bytes);
   }
 
   private TcpTls tls() {
@@ -180,9 +192,9 @@ final class SplitArguments {
       throw new IllegalArgumentException(
           "--kv-host, --kv-port and the advertised ones are for --role prefill, which listens");
     }
-    if (role != Role.DECODE && (prefills != null || prefillKeyFile != null)) {
-      throw new IllegalArgumentException(
-          "--prefill and --prefill-api-key-file are for --role decode");
+    Stream<Object> ofDecode = Stream.of(prefills, prefillKeyFile, prefillTrust);
+    if (role != Role.DECODE && ofDecode.anyMatch(Objects::nonNull)) {
+      throw new IllegalArgumentException("--prefill and --prefill-... are for --role decode");
     }
     Stream<Object> ofBoth =
         Stream.of(tokenFile, certificate, key, trusted, timeoutSeconds, handoverBytes);

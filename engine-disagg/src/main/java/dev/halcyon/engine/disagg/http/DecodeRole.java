@@ -7,6 +7,7 @@ import dev.halcyon.engine.disagg.http.ApiReader.Api;
 import dev.halcyon.engine.disagg.http.ApiReader.Body;
 import dev.halcyon.engine.disagg.server.ApiException;
 import dev.halcyon.engine.disagg.server.Call;
+import dev.halcyon.engine.disagg.server.EventStream;
 import dev.halcyon.engine.disagg.server.Json;
 import java.net.URI;
 import java.time.Duration;
@@ -57,7 +58,7 @@ final class DecodeRole implements AutoCloseable {
       JsonNode prompts = split.take("prompts");
       split.refuseOthers();
       ApiRequest request = handedOver(body, prompts);
-      goOn(call, body.api(), request, options.requestTimeout(), () -> {});
+      generation(call, body.api(), request, () -> {}).start(engine, options.requestTimeout());
     } else if (style.equals("generation_first")) {
       generationFirst(call, body, split);
     } else {
@@ -74,10 +75,8 @@ final class DecodeRole implements AutoCloseable {
     return body.request().withPrompts(codec.fromJson(prompts, body.request(), same));
   }
 
-  private void goOn(
-      Call call, Api api, ApiRequest request, Duration timeout, Runnable whenCancelled) {
-    new Generation(call, request, reader.format(api, request), metrics, whenCancelled)
-        .start(engine, timeout);
+  private Generation generation(Call call, Api api, ApiRequest request, Runnable whenCancelled) {
+    return new Generation(call, request, reader.format(api, request), metrics, whenCancelled);
   }
 
   private void generationFirst(Call call, Body body, Fields split) {
@@ -97,6 +96,8 @@ final class DecodeRole implements AutoCloseable {
       throw e;
     }
     Runnable giveUp = () -> prefills.cancel(prefill, id);
+    // From now on the client hears that someone is there.
+    EventStream events = body.request().stream() ? call.events() : null;
     call.onGone(() -> asked.cancel(true));
     asked.whenCompleteAsync(
         (answer, failure) -> {
@@ -113,13 +114,19 @@ final class DecodeRole implements AutoCloseable {
             giveUp.run();
             call.fail(PrefillClient.tooLate());
           } else {
-            goOnWith(call, body, answer, left, giveUp);
+            goOn(call, body, answer, left, events, giveUp);
           }
         },
         workers);
   }
 
-  private void goOnWith(Call call, Body body, JsonNode answer, Duration timeout, Runnable giveUp) {
+  private void goOn(
+      Call call,
+      Body body,
+      JsonNode answer,
+      Duration timeout,
+      EventStream events,
+      Runnable giveUp) {
     ApiRequest request;
     try {
       request = handedOver(body, answer.path(SplitFields.NAME).get("prompts"));
@@ -129,7 +136,7 @@ final class DecodeRole implements AutoCloseable {
       return;
     }
     try {
-      goOn(call, body.api(), request, timeout, giveUp);
+      generation(call, body.api(), request, giveUp).start(engine, timeout, events);
     } catch (RuntimeException | Error e) {
       call.fail(Failures.of(e));
     }

@@ -48,6 +48,15 @@ final class Generation {
    * @throws RuntimeException as the engine's submit does; then nothing runs
    */
   void start(Engine engine, Duration timeout) {
+    start(engine, timeout, null);
+  }
+
+  /**
+   * As above, with a stream that may have begun before; null for one of its own.
+   *
+   * @throws RuntimeException as the engine's submit does; then nothing runs
+   */
+  void start(Engine engine, Duration timeout, EventStream begun) {
     List<ApiRequest.Prompt> prompts = request.prompts();
     boolean runs =
         submission.start(
@@ -62,7 +71,7 @@ final class Generation {
       return;
     }
     if (request.stream()) {
-      stream();
+      stream(begun == null ? call.events() : begun);
     } else {
       whole();
     }
@@ -85,8 +94,7 @@ final class Generation {
         });
   }
 
-  private void stream() {
-    EventStream events = call.events();
+  private void stream(EventStream events) {
     List<Part> parts = submission.parts();
     AtomicInteger running = new AtomicInteger(parts.size());
     Runnable onEnd =

@@ -2,10 +2,12 @@ package dev.halcyon.engine.disagg.http;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.disagg.server.ApiException;
 import dev.halcyon.engine.disagg.server.Call;
 import dev.halcyon.engine.disagg.server.Json;
 import java.io.IOException;
+import java.io.InputStream;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpConnectTimeoutException;
@@ -13,10 +15,19 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodySubscribers;
 import java.net.http.HttpTimeoutException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.GeneralSecurityException;
+import java.security.KeyStore;
+import java.security.cert.Certificate;
+import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.Set;
+import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManagerFactory;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -34,14 +45,40 @@ final class PrefillClient implements AutoCloseable {
   private final int maxBytes;
   private final HttpClient client;
 
+  /**
+   * @throws EngineException if the certificates to trust can't be read
+   */
   PrefillClient(SplitOptions options) {
     this.apiKey = options.prefillApiKey();
     this.maxBytes = options.maxHandoverBytes();
-    this.client =
+    HttpClient.Builder builder =
         HttpClient.newBuilder()
             .version(HttpClient.Version.HTTP_1_1)
-            .connectTimeout(CONNECT_TIMEOUT)
-            .build();
+            .connectTimeout(CONNECT_TIMEOUT);
+    if (options.prefillTrust() != null) {
+      builder.sslContext(trusting(options.prefillTrust()));
+    }
+    this.client = builder.build();
+  }
+
+  private static SSLContext trusting(Path certificates) {
+    try (InputStream in = Files.newInputStream(certificates)) {
+      KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
+      trusted.load(null, null);
+      int count = 0;
+      for (Certificate each : CertificateFactory.getInstance("X.509").generateCertificates(in)) {
+        trusted.setCertificateEntry("c" + count++, each);
+      }
+      TrustManagerFactory factory =
+          TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+      factory.init(trusted);
+      SSLContext context = SSLContext.getInstance("TLS");
+      context.init(null, factory.getTrustManagers(), null);
+      return context;
+    } catch (IOException | GeneralSecurityException e) {
+      throw new EngineException(
+          "The certificates " + certificates + " for prefill servers can't be used: " + e, e);
+    }
   }
 
   /**
@@ -138,7 +175,7 @@ final class PrefillClient implements AutoCloseable {
     if (cause instanceof HttpTimeoutException && !(cause instanceof HttpConnectTimeoutException)) {
       return tooLate();
     }
-    if (!(cause instanceof IOException)) {
+    if (!(cause instanceof IOException || cause instanceof CancellationException)) {
       LOG.warn("A prefill server can't be asked", cause);
     }
     return ApiException.failed(

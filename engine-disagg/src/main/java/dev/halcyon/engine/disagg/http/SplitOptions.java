@@ -2,6 +2,7 @@ package dev.halcyon.engine.disagg.http;
 
 import dev.halcyon.engine.disagg.server.Checks;
 import java.net.URI;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
@@ -14,11 +15,17 @@ import java.util.Objects;
  * @param prefillEndpoints of a decode server: where it may have prompts computed itself, as {@code
  *     http://host:8000}. A request that names another one is refused
  * @param prefillApiKey what it sends there as a bearer token, or null
+ * @param prefillTrust certificates in PEM that those of https endpoints have to lead to; null for
+ *     those that Java trusts
  * @param maxHandoverBytes bytes of what a prefill server hands over, which come with the bodies of
  *     a decode server's requests
  */
 public record SplitOptions(
-    Role role, List<URI> prefillEndpoints, String prefillApiKey, int maxHandoverBytes) {
+    Role role,
+    List<URI> prefillEndpoints,
+    String prefillApiKey,
+    Path prefillTrust,
+    int maxHandoverBytes) {
 
   /** Default for {@link #maxHandoverBytes}: 128 MiB. */
   public static final int MAX_HANDOVER_BYTES = 128 << 20;
@@ -41,7 +48,7 @@ public record SplitOptions(
   }
 
   public static SplitOptions prefill() {
-    return new SplitOptions(Role.PREFILL, List.of(), null, MAX_HANDOVER_BYTES);
+    return new SplitOptions(Role.PREFILL, List.of(), null, null, MAX_HANDOVER_BYTES);
   }
 
   /**
@@ -49,7 +56,7 @@ public record SplitOptions(
    * @param prefillApiKey what it sends there as a bearer token, or null
    */
   public static SplitOptions decode(List<URI> prefillEndpoints, String prefillApiKey) {
-    return new SplitOptions(Role.DECODE, prefillEndpoints, prefillApiKey, MAX_HANDOVER_BYTES);
+    return new SplitOptions(Role.DECODE, prefillEndpoints, prefillApiKey, null, MAX_HANDOVER_BYTES);
   }
 
   /** The key is left out. */

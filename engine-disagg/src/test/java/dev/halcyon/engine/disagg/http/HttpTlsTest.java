@@ -4,6 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.TinyCheckpoint;
+import dev.halcyon.engine.disagg.transfer.InProcessTransport;
+import dev.halcyon.engine.transfer.KvTransport;
 import java.net.Socket;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -13,6 +15,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.KeyStore;
 import java.util.Base64;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
@@ -46,6 +49,43 @@ class HttpTlsTest {
         assertThat(TestServer.readAll(clear)).doesNotContain("HTTP/1.1");
       }
     }
+  }
+
+  @Test
+  void aDecodeServerAsksAPrefillServerUnderHttps() throws Exception {
+    KeyStore keys = makeKeys();
+    Path certificate = pem("cert.pem", "CERTIFICATE", keys.getCertificate("a").getEncoded());
+    Path key = pem("key.pem", "PRIVATE KEY", keys.getKey("a", PASSWORD).getEncoded());
+    Path tiny = TinyCheckpoint.write(directory.resolve("tiny"));
+    try (InProcessTransport transport = new InProcessTransport();
+        Engine prefill = engine(tiny, transport);
+        Engine decode = engine(tiny, transport);
+        TestServer context =
+            new TestServer(
+                prefill,
+                TestServer.options().tls(certificate, key).split(SplitOptions.prefill()).build())) {
+      List<URI> urls = List.of(URI.create(context.service.url()));
+      String body =
+          "{\"prompt\": \"a\", \"max_tokens\": 3, \"disaggregated_params\": {\"request_type\":"
+              + " \"generation_only\", \"schedule_style\": \"generation_first\","
+              + " \"request_id\": \"r\", \"prefill\": \""
+              + urls.get(0)
+              + "\"}}";
+      for (Path trust : new Path[] {certificate, null}) {
+        SplitOptions split =
+            new SplitOptions(
+                SplitOptions.Role.DECODE, urls, null, trust, SplitOptions.MAX_HANDOVER_BYTES);
+        try (TestServer server =
+            new TestServer(decode, TestServer.options().split(split).build())) {
+          assertThat(server.post("/v1/completions", body).statusCode())
+              .isEqualTo(trust == null ? 503 : 200);
+        }
+      }
+    }
+  }
+
+  private static Engine engine(Path model, KvTransport transport) {
+    return Engine.builder().model(model).threads(1).kvTransport(transport).build();
   }
 
   private static HttpClient trusting(KeyStore keys) throws Exception {
