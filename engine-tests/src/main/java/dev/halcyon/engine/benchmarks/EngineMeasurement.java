@@ -2,7 +2,6 @@ package dev.halcyon.engine.benchmarks;
 
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.FinishReason;
-import dev.halcyon.engine.GenerationDelta;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
@@ -10,8 +9,6 @@ import dev.halcyon.engine.SamplingParams;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.Flow;
 
 /** Times the engine through its public API, as a service would use it. */
 final class EngineMeasurement {
@@ -67,52 +64,15 @@ final class EngineMeasurement {
     return best;
   }
 
-  private static SamplingParams greedy(int tokens) {
+  static SamplingParams greedy(int tokens) {
     return SamplingParams.builder().temperature(0f).maxTokens(tokens).ignoreEos(true).build();
   }
 
   /** A prompt of letters, different each time: nothing may come from a cache of prefixes. */
-  private int[] prompt(int tokens) {
+  int[] prompt(int tokens) {
     return random
         .ints(tokens, 0, BenchmarkVocabulary.LETTERS)
         .map(letter -> BenchmarkVocabulary.FIRST_LETTER + letter)
         .toArray();
-  }
-
-  /** Notes when each token came. */
-  private static final class Arrivals implements Flow.Subscriber<GenerationDelta> {
-
-    private final List<Long> times = new ArrayList<>();
-    private final CompletableFuture<Void> done = new CompletableFuture<>();
-
-    @Override
-    public void onSubscribe(Flow.Subscription subscription) {
-      subscription.request(Long.MAX_VALUE);
-    }
-
-    @Override
-    public void onNext(GenerationDelta delta) {
-      long now = System.nanoTime();
-      delta.tokenIds().forEach(id -> times.add(now));
-    }
-
-    @Override
-    public void onError(Throwable error) {
-      done.completeExceptionally(error);
-    }
-
-    @Override
-    public void onComplete() {
-      done.complete(null);
-    }
-
-    long[] await(int expected) {
-      done.join();
-      if (times.size() != expected) {
-        throw new IllegalStateException(
-            "a request gave " + times.size() + " tokens, expected " + expected);
-      }
-      return times.stream().mapToLong(Long::longValue).toArray();
-    }
   }
 }

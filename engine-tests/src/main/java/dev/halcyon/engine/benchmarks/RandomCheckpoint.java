@@ -25,14 +25,16 @@ final class RandomCheckpoint {
 
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final short BF16_ONE = 0x3f80;
-  private static final int CONTEXT = 2048;
+  private static final int USUAL_CONTEXT = 2048;
   private static final int BUFFER_BYTES = 1 << 22;
 
   private final ModelShape shape;
+  private final int context;
   private final RandomWeights weights;
 
-  private RandomCheckpoint(ModelShape shape, long seed) {
+  private RandomCheckpoint(ModelShape shape, int context, long seed) {
     this.shape = shape;
+    this.context = context;
     this.weights = new RandomWeights(seed);
   }
 
@@ -41,6 +43,13 @@ final class RandomCheckpoint {
    * complete or absent: it is written beside its place and then moved.
    */
   static Path inCache(Path cache, ModelShape shape, long seed) throws IOException {
+    return inCache(cache, shape, USUAL_CONTEXT, seed);
+  }
+
+  /** As above, for sequences of at least so many tokens. */
+  static Path inCache(Path cache, ModelShape shape, int leastContext, long seed)
+      throws IOException {
+    int context = Math.max(USUAL_CONTEXT, leastContext);
     String name =
         String.format(
             "llama-bf16-h%d-i%d-l%d-a%d-k%d-v%d-s%d",
@@ -51,11 +60,14 @@ final class RandomCheckpoint {
             shape.kvHeads(),
             shape.vocab(),
             seed);
+    if (context > USUAL_CONTEXT) {
+      name += "-c" + context;
+    }
     Path place = cache.resolve(name);
     if (!Files.isDirectory(place)) {
       Files.createDirectories(cache);
       Path work = Files.createTempDirectory(cache, name + ".part");
-      new RandomCheckpoint(shape, seed).write(work);
+      new RandomCheckpoint(shape, context, seed).write(work);
       Files.move(work, place, StandardCopyOption.ATOMIC_MOVE);
     }
     return place;
@@ -79,7 +91,7 @@ final class RandomCheckpoint {
     config.put("num_key_value_heads", shape.kvHeads());
     config.put("head_dim", shape.headDim());
     config.put("vocab_size", shape.vocab());
-    config.put("max_position_embeddings", CONTEXT);
+    config.put("max_position_embeddings", context);
     config.put("rms_norm_eps", 1e-5);
     config.put("rope_theta", 10000.0);
     config.put("hidden_act", "silu");

@@ -1,0 +1,120 @@
+package dev.halcyon.engine.benchmarks;
+
+import dev.halcyon.engine.DisaggParams;
+import dev.halcyon.engine.Engine;
+import dev.halcyon.engine.GenerationHandle;
+import dev.halcyon.engine.GenerationRequest;
+import dev.halcyon.engine.GenerationResult;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.Function;
+
+/**
+ * Times requests in one engine and in two through the public API. Whole requests run on the engine
+ * that computes prompts, so that nothing but the split is different.
+ */
+final class SplitMeasurement {
+
+  private final Engine prefill;
+  private final Engine decode;
+  private final TimedTransport transport;
+  private final EngineMeasurement prompts;
+  private int requests;
+
+  /**
+   * @param transport what {@code decode} fetches through
+   */
+  SplitMeasurement(Engine prefill, Engine decode, TimedTransport transport) {
+    this.prefill = prefill;
+    this.decode = decode;
+    this.transport = transport;
+    this.prompts = new EngineMeasurement(prefill);
+  }
+
+  /**
+   * Measures whole and split requests in turn, so that a machine that is slow for a while is so to
+   * both. The best run of each counts, after one to warm up.
+   *
+   * @param batch requests at once where rates are measured
+   */
+  SplitFigures measure(int promptTokens, int generatedTokens, int batch, int runs) {
+    double wholeFirst = Double.MAX_VALUE;
+    double splitFirst = Double.MAX_VALUE;
+    double wholeRate = 0;
+    double splitRate = 0;
+    TimedTransport.Transfer best = null;
+    for (int run = 0; run <= runs; run++) {
+      double whole = first(promptTokens, this::whole);
+      double split = first(promptTokens, this::split);
+      TimedTransport.Transfer transfer = transport.last();
+      double wholeTokens = rate(promptTokens, generatedTokens, batch, this::whole);
+      double splitTokens = rate(promptTokens, generatedTokens, batch, this::split);
+      if (run > 0) {
+        wholeFirst = Math.min(wholeFirst, whole);
+        splitFirst = Math.min(splitFirst, split);
+        wholeRate = Math.max(wholeRate, wholeTokens);
+        splitRate = Math.max(splitRate, splitTokens);
+        best = best == null || transfer.seconds() < best.seconds() ? transfer : best;
+      }
+    }
+    return new SplitFigures(
+        wholeFirst, splitFirst, wholeRate, splitRate, best.bytes(), best.seconds());
+  }
+
+  /** Two tokens: with one alone nothing would be left for the second engine. */
+  private double first(
+      int promptTokens, Function<GenerationRequest, CompletableFuture<Arrivals>> way) {
+    GenerationRequest request = request(promptTokens, 2);
+    long start = System.nanoTime();
+    return (way.apply(request).join().await(2)[0] - start) / 1e9;
+  }
+
+  private double rate(
+      int promptTokens,
+      int generatedTokens,
+      int batch,
+      Function<GenerationRequest, CompletableFuture<Arrivals>> way) {
+    List<GenerationRequest> all = new ArrayList<>();
+    for (int i = 0; i < batch; i++) {
+      all.add(request(promptTokens, generatedTokens));
+    }
+    long start = System.nanoTime();
+    List<CompletableFuture<Arrivals>> running = all.stream().map(way).toList();
+    long end = start;
+    for (CompletableFuture<Arrivals> one : running) {
+      end = Math.max(end, one.join().await(generatedTokens)[generatedTokens - 1]);
+    }
+    return (double) batch * generatedTokens / ((end - start) / 1e9);
+  }
+
+  private GenerationRequest request(int promptTokens, int generatedTokens) {
+    return GenerationRequest.of(
+        prompts.prompt(promptTokens), EngineMeasurement.greedy(generatedTokens));
+  }
+
+  private CompletableFuture<Arrivals> whole(GenerationRequest request) {
+    return CompletableFuture.completedFuture(arrivals(prefill.submit(request)));
+  }
+
+  private CompletableFuture<Arrivals> split(GenerationRequest request) {
+    String id = "benchmark-" + ++requests;
+    return prefill
+        .submit(request.toBuilder().disaggParams(DisaggParams.contextOnly(id)).build())
+        .result()
+        .thenApply(
+            first -> {
+              try (GenerationResult context = first) {
+                return arrivals(
+                    decode.submit(
+                        request.toBuilder().disaggParams(context.disaggParams()).build()));
+              }
+            });
+  }
+
+  private static Arrivals arrivals(GenerationHandle handle) {
+    Arrivals arrivals = new Arrivals();
+    handle.deltas().subscribe(arrivals);
+    return arrivals;
+  }
+}
