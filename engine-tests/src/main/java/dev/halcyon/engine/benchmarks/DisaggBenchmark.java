@@ -198,6 +198,7 @@ public final class DisaggBenchmark implements Callable<Integer> {
         Engine prefill = engine(checkpoint, longest).kvTransport(ends.context()).build();
         Engine decode =
             engine(checkpoint, longest)
+                .prefixReuse(false)
                 .deviceIndex(decodeDevice == null ? device : decodeDevice)
                 .kvTransport(ends.generation())
                 .build()) {
@@ -219,7 +220,6 @@ public final class DisaggBenchmark implements Callable<Integer> {
         .threads(threads)
         .maxBatchSize(batch)
         // Pinned prompts and those that go on, each rounded up to whole blocks.
-        .kvCacheTokens(2 * batch * (tokens + 64))
-        .prefixReuse(false);
+        .kvCacheTokens(2 * batch * (tokens + 64));
   }
 }

@@ -27,7 +27,7 @@ public final class InProcessTransport implements KvTransport {
 
   private static final String PREFIX = "in-process:";
   private static final int PIECE_BYTES = 1 << 20;
-  private static final int WINDOW = 2;
+  private static final int WINDOW = 4;
 
   private final String id = UUID.randomUUID().toString();
   private final Map<String, Offer> offers = new ConcurrentHashMap<>();

@@ -5,7 +5,7 @@ import dev.halcyon.engine.KvTransferException.Reason;
 import io.netty.buffer.ByteBuf;
 import io.netty.channel.ChannelFutureListener;
 import io.netty.channel.ChannelHandlerContext;
-import io.netty.channel.SimpleChannelInboundHandler;
+import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.handler.ssl.SslHandshakeCompletionEvent;
 import io.netty.handler.timeout.IdleStateEvent;
 import io.netty.util.concurrent.Future;
@@ -16,30 +16,44 @@ import java.util.function.Function;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** A TCP connection of either side; the channel's other handlers tell where frames end. */
-final class TcpConnection extends SimpleChannelInboundHandler<ByteBuf> implements KvConnection {
+/** A TCP connection of either side. */
+final class TcpConnection extends ChannelInboundHandlerAdapter implements KvConnection {
 
   private static final Logger LOG = LoggerFactory.getLogger(TcpConnection.class);
 
   private final KvSession session;
   private final boolean waitsForTls;
   private final long handshakeNanos;
+  private final int maxBytes;
   private ChannelHandlerContext context;
+  private TcpFrameReader reader;
+  private boolean failed;
   private Future<?> handshakeTimeout;
 
   /**
    * @param waitsForTls whether the session opens once TLS has
+   * @param maxBytes the longest frame that may come
    */
   TcpConnection(
-      Function<KvConnection, KvSession> session, boolean waitsForTls, long handshakeNanos) {
+      Function<KvConnection, KvSession> session,
+      boolean waitsForTls,
+      long handshakeNanos,
+      int maxBytes) {
     this.session = session.apply(this);
     this.waitsForTls = waitsForTls;
     this.handshakeNanos = handshakeNanos;
+    this.maxBytes = maxBytes;
   }
 
   @Override
   public void handlerAdded(ChannelHandlerContext added) {
     context = added;
+    reader = new TcpFrameReader(session, added.alloc(), maxBytes);
+  }
+
+  @Override
+  public void handlerRemoved(ChannelHandlerContext removed) {
+    reader.close();
   }
 
   @Override
@@ -70,13 +84,14 @@ final class TcpConnection extends SimpleChannelInboundHandler<ByteBuf> implement
   }
 
   @Override
-  protected void channelRead0(ChannelHandlerContext from, ByteBuf frame) {
-    if (frame.getByte(frame.readerIndex()) == KvFrames.DATA) {
-      frame.readByte();
-      PieceHeader header = KvFrames.readPieceHeader(frame);
-      session.data(header, frame.retain().nioBuffer(), frame::release);
-    } else {
-      session.received(frame);
+  public void channelRead(ChannelHandlerContext from, Object message) {
+    ByteBuf bytes = (ByteBuf) message;
+    try {
+      if (!failed) {
+        reader.read(bytes);
+      }
+    } finally {
+      bytes.release();
     }
   }
 
@@ -92,6 +107,7 @@ final class TcpConnection extends SimpleChannelInboundHandler<ByteBuf> implement
   @Override
   public void exceptionCaught(ChannelHandlerContext from, Throwable cause) {
     LOG.warn("Closing the connection with {}: {}", remote(), cause.toString());
+    failed = true;
     session.lost(cause);
     from.close();
   }

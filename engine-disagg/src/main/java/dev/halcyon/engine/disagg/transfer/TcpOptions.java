@@ -94,7 +94,7 @@ public record TcpOptions(
     private TcpTls tls;
     private Duration connectTimeout = Duration.ofSeconds(5);
     private int pieceBytes = 1 << 20;
-    private int window = 4;
+    private int window = 8;
     private int threads = 2;
 
     private Builder() {}
@@ -156,7 +156,7 @@ public record TcpOptions(
       return this;
     }
 
-    /** Default: 4. */
+    /** Default: 8. While an engine computes, it looks at its transfers once a step. */
     public Builder window(int window) {
       this.window = window;
       return this;

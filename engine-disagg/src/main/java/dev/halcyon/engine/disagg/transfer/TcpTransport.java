@@ -10,6 +10,7 @@ import dev.halcyon.engine.transfer.KvSource;
 import dev.halcyon.engine.transfer.KvTransport;
 import io.netty.bootstrap.Bootstrap;
 import io.netty.bootstrap.ServerBootstrap;
+import io.netty.channel.AdaptiveRecvByteBufAllocator;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelInitializer;
@@ -22,7 +23,6 @@ import io.netty.channel.nio.NioIoHandler;
 import io.netty.channel.socket.SocketChannel;
 import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.netty.channel.socket.nio.NioSocketChannel;
-import io.netty.handler.codec.LengthFieldBasedFrameDecoder;
 import io.netty.handler.codec.LengthFieldPrepender;
 import io.netty.handler.ssl.SslContext;
 import io.netty.handler.timeout.IdleStateHandler;
@@ -39,10 +39,15 @@ import java.util.concurrent.TimeUnit;
  */
 public final class TcpTransport implements KvTransport {
 
-  private static final int LENGTH_BYTES = 4;
   private static final int MAX_FRAME_BYTES =
-      LENGTH_BYTES + KvFrames.DATA_HEADER_BYTES + TcpOptions.MAX_PIECE_BYTES;
+      KvFrames.DATA_HEADER_BYTES + TcpOptions.MAX_PIECE_BYTES;
   private static final int IDLE_SECONDS = 60;
+
+  /** What a generation side reads at once: more than by default, as it reads pieces. */
+  private static final int MOST_READ_BYTES = 1 << 18;
+
+  private static final int FIRST_READ_BYTES = 1 << 14;
+  private static final int LEAST_READ_BYTES = 1 << 10;
 
   private final TcpOptions options;
   private final SslContext clientTls;
@@ -89,9 +94,13 @@ public final class TcpTransport implements KvTransport {
                     }
                     channel
                         .pipeline()
-                        .addLast(decoder(KvFrames.MAX_CONTROL_BYTES))
-                        .addLast(new LengthFieldPrepender(LENGTH_BYTES))
-                        .addLast(new TcpConnection(transfers::serve, false, handshakeNanos));
+                        .addLast(new LengthFieldPrepender(TcpFrameReader.LENGTH_BYTES))
+                        .addLast(
+                            new TcpConnection(
+                                transfers::serve,
+                                false,
+                                handshakeNanos,
+                                KvFrames.MAX_CONTROL_BYTES));
                   }
                 });
     ChannelFuture bound = bootstrap.bind(options.host(), options.port()).awaitUninterruptibly();
@@ -104,10 +113,6 @@ public final class TcpTransport implements KvTransport {
     }
     transfers.warnIfOpenToStrangers((InetSocketAddress) bound.channel().localAddress());
     return bound.channel();
-  }
-
-  private static LengthFieldBasedFrameDecoder decoder(int maxBytes) {
-    return new LengthFieldBasedFrameDecoder(maxBytes, 0, LENGTH_BYTES, 0, LENGTH_BYTES);
   }
 
   /**
@@ -149,6 +154,10 @@ public final class TcpTransport implements KvTransport {
             .option(ChannelOption.TCP_NODELAY, true)
             .option(ChannelOption.SO_KEEPALIVE, true)
             .option(
+                ChannelOption.RECVBUF_ALLOCATOR,
+                new AdaptiveRecvByteBufAllocator(
+                    LEAST_READ_BYTES, FIRST_READ_BYTES, MOST_READ_BYTES))
+            .option(
                 ChannelOption.CONNECT_TIMEOUT_MILLIS,
                 (int) Math.max(1, options.connectTimeout().toMillis()))
             .handler(
@@ -166,13 +175,13 @@ public final class TcpTransport implements KvTransport {
                     channel
                         .pipeline()
                         .addLast(new IdleStateHandler(0, 0, IDLE_SECONDS))
-                        .addLast(decoder(MAX_FRAME_BYTES))
-                        .addLast(new LengthFieldPrepender(LENGTH_BYTES))
+                        .addLast(new LengthFieldPrepender(TcpFrameReader.LENGTH_BYTES))
                         .addLast(
                             new TcpConnection(
                                 connection -> transfers.use(peer, connection),
                                 clientTls != null,
-                                nanos));
+                                nanos,
+                                MAX_FRAME_BYTES));
                   }
                 });
     bootstrap
