@@ -6,12 +6,14 @@ import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.disagg.transfer.InProcessTransport;
 import dev.halcyon.engine.disagg.transfer.TcpOptions;
 import dev.halcyon.engine.disagg.transfer.TcpTransport;
+import dev.halcyon.engine.disagg.transfer.UcxTransport;
 import dev.halcyon.engine.transfer.KvTransport;
 import java.io.IOException;
 import java.io.PrintWriter;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
+import java.util.Optional;
 import java.util.concurrent.Callable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -60,7 +62,7 @@ public final class DisaggBenchmark implements Callable<Integer> {
       names = "--transport",
       paramLabel = "NAME",
       split = ",",
-      description = "ways between the engines: in-process, tcp (default: both)")
+      description = "ways between the engines: in-process, tcp, ucx (default: all)")
   private List<Way> ways = List.of(Way.values());
 
   @Option(
@@ -104,7 +106,8 @@ public final class DisaggBenchmark implements Callable<Integer> {
   /** How keys and values go from one engine to the other. */
   private enum Way {
     IN_PROCESS("in-process"),
-    TCP("tcp");
+    TCP("tcp"),
+    UCX("ucx");
 
     private final String title;
 
@@ -123,8 +126,7 @@ public final class DisaggBenchmark implements Callable<Integer> {
           return way;
         }
       }
-      throw new CommandLine.TypeConversionException(
-          "'" + title + "' is neither in-process nor tcp");
+      throw new CommandLine.TypeConversionException("'" + title + "' is not a way");
     }
   }
 
@@ -132,13 +134,18 @@ public final class DisaggBenchmark implements Callable<Integer> {
   private record Ends(KvTransport context, TimedTransport generation) implements AutoCloseable {
 
     static Ends of(Way way) {
-      if (way == Way.IN_PROCESS) {
-        InProcessTransport both = new InProcessTransport();
-        return new Ends(both, new TimedTransport(both));
-      }
-      return new Ends(
-          new TcpTransport(TcpOptions.builder().build()),
-          new TimedTransport(new TcpTransport(TcpOptions.builder().listen(false).build())));
+      TcpOptions context = TcpOptions.builder().build();
+      TcpOptions generation = TcpOptions.builder().listen(false).build();
+      return switch (way) {
+        case IN_PROCESS -> {
+          InProcessTransport both = new InProcessTransport();
+          yield new Ends(both, new TimedTransport(both));
+        }
+        case TCP ->
+            new Ends(new TcpTransport(context), new TimedTransport(new TcpTransport(generation)));
+        case UCX ->
+            new Ends(new UcxTransport(context), new TimedTransport(new UcxTransport(generation)));
+      };
     }
 
     @Override
@@ -188,7 +195,12 @@ public final class DisaggBenchmark implements Callable<Integer> {
     out.printf("%n%s", SplitFigures.HEADER);
     out.flush();
     for (Way way : ways) {
-      measure(way, checkpoint, longest, way == Way.TCP ? loopback : device, out);
+      Optional<String> unavailable = way == Way.UCX ? UcxTransport.unavailable() : Optional.empty();
+      if (unavailable.isPresent()) {
+        out.printf("%nno %s: %s%n", way, unavailable.get());
+      } else {
+        measure(way, checkpoint, longest, way == Way.IN_PROCESS ? device : loopback, out);
+      }
     }
     return 0;
   }

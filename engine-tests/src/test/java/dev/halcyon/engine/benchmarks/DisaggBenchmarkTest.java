@@ -14,14 +14,14 @@ class DisaggBenchmarkTest {
   @TempDir Path cache;
 
   @Test
-  void aTinyModelGoesOverEveryWay() {
+  void aTinyModelGoesOverBothWays() {
     // 2 layers x 40 tokens x 2 x 2 heads x 16 elements of 4 bytes: 20,480 bytes.
     requireRows("cpu", "0.0");
   }
 
   @Test
   @Tag("gpu")
-  void aTinyModelGoesOverEveryWayOnAGpu() {
+  void aTinyModelGoesOverBothWaysOnAGpu() {
     requireRows("cuda", "0.0");
   }
 
@@ -39,6 +39,7 @@ class DisaggBenchmarkTest {
                 "--heads=4",
                 "--kv-heads=2",
                 "--vocab=512",
+                "--transport=in-process,tcp",
                 "--prompt=40,2100",
                 "--generate=4",
                 "--batch=2",

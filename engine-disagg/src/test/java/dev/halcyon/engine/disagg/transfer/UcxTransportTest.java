@@ -84,7 +84,8 @@ class UcxTransportTest extends KvTransportContract {
     while (sink.writes() == 0) {
       Thread.sleep(1);
     }
-    assertThat(connecting.buffersInUse()).isBetween(1, 4);
+    // No more than may be on their way at once.
+    assertThat(connecting.buffersInUse()).isBetween(1, 8);
     fetch.cancel(new KvTransferException(Reason.CANCELLED, "test"));
     assertThat(soon(source.ended())).isEqualTo("CANCELLED");
     sink.accept();
