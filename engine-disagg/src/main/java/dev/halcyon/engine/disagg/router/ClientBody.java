@@ -17,13 +17,13 @@ final class ClientBody {
 
   private final byte[] bytes;
   private final int end;
-  private final boolean empty;
+  private final boolean stream;
   private final long[] keys;
 
-  private ClientBody(byte[] bytes, int end, boolean empty, long[] keys) {
+  private ClientBody(byte[] bytes, int end, boolean stream, long[] keys) {
     this.bytes = bytes;
     this.end = end;
-    this.empty = empty;
+    this.stream = stream;
     this.keys = keys;
   }
 
@@ -47,7 +47,8 @@ final class ClientBody {
     if (object.has(FIELD)) {
       throw ApiException.invalid(FIELD, "'" + FIELD + "' is for endpoints, not for a router");
     }
-    return new ClientBody(bytes, last, object.isEmpty(), PrefixKeys.of(object, seed));
+    boolean stream = object.path("stream").booleanValue();
+    return new ClientBody(bytes, last, stream, PrefixKeys.of(object, seed));
   }
 
   /** An endpoint tells completions and chats apart by these. */
@@ -65,6 +66,11 @@ final class ClientBody {
     }
   }
 
+  /** Whether the client wants events. */
+  boolean isStream() {
+    return stream;
+  }
+
   /** Keys of the prompt's beginnings. */
   long[] keys() {
     return keys;
@@ -72,7 +78,7 @@ final class ClientBody {
 
   /** The body with the field's value added, which is JSON. */
   ByteBuf with(ByteBuf value) {
-    String name = (empty ? "" : ",") + "\"" + FIELD + "\":";
+    String name = ",\"" + FIELD + "\":"; // there is a prompt before it
     return Unpooled.wrappedBuffer(
         Unpooled.wrappedBuffer(bytes, 0, end),
         Unpooled.wrappedBuffer(name.getBytes(StandardCharsets.UTF_8)),

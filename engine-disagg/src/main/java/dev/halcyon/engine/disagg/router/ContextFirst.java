@@ -87,9 +87,9 @@ final class ContextFirst implements Relay.Outcome {
   }
 
   @Override
-  public void ended(int status) {
+  public void ended() {
     decode.callSucceeded();
-    request.end(status == 200);
+    request.end();
   }
 
   @Override

@@ -53,9 +53,9 @@ final class GenerationFirst implements Relay.Outcome {
   }
 
   @Override
-  public void ended(int status) {
+  public void ended() {
     decode.callSucceeded();
-    request.end(status == 200);
+    request.end();
   }
 
   @Override

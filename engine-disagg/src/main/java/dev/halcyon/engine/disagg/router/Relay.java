@@ -22,14 +22,14 @@ final class Relay implements Answer {
   /** Hears what comes of it. */
   interface Outcome {
 
-    /** The endpoint answers with an error that may be a refusal; nothing has gone to the client. */
+    /** The endpoint answers with an error; nothing has gone to the client. */
     void refused(WholeAnswer.Result result);
 
     /** The first byte is on its way to the client. */
     void began();
 
     /** The answer is complete. */
-    void ended(int status);
+    void ended();
 
     /**
      * @param begun whether some of the answer has gone to the client
@@ -41,8 +41,7 @@ final class Relay implements Answer {
   private final Duration silence;
   private final Outcome outcome;
   private Exchange exchange;
-  private WholeAnswer refusal;
-  private int status;
+  private WholeAnswer error;
   private HttpHeaders headers;
   private boolean begun;
   private int writing;
@@ -65,12 +64,11 @@ final class Relay implements Answer {
 
   @Override
   public void head(int answered, HttpHeaders answeredHeaders) {
-    status = answered;
     headers = answeredHeaders;
-    if (WholeAnswer.Result.mayBeRefusal(answered)) {
-      refusal = new WholeAnswer(MOST_OF_ERROR, outcome::refused, this::failed);
-      refusal.begins(exchange);
-      refusal.head(answered, answeredHeaders);
+    if (answered != 200) {
+      error = new WholeAnswer(MOST_OF_ERROR, outcome::refused, this::failed);
+      error.begins(exchange);
+      error.head(answered, answeredHeaders);
     }
     heard();
     checkSilenceIn(silence.toNanos());
@@ -78,8 +76,8 @@ final class Relay implements Answer {
 
   @Override
   public void content(ByteBuf piece) {
-    if (refusal != null) {
-      refusal.content(piece);
+    if (error != null) {
+      error.content(piece);
       return;
     }
     heard();
@@ -104,13 +102,13 @@ final class Relay implements Answer {
   @Override
   public void end() {
     stopChecks();
-    if (refusal != null) {
-      refusal.end();
+    if (error != null) {
+      error.end();
       return;
     }
     begin();
     call.end();
-    outcome.ended(status);
+    outcome.ended();
   }
 
   @Override
@@ -124,7 +122,7 @@ final class Relay implements Answer {
       begun = true;
       outcome.began();
       call.begin(
-          status,
+          200,
           WholeAnswer.contentType(headers),
           Long.parseLong(headers.get(HttpHeaderNames.CONTENT_LENGTH, "-1")),
           WholeAnswer.passedOn(headers));

@@ -3,6 +3,7 @@ package dev.halcyon.engine.disagg.router;
 import dev.halcyon.engine.ScheduleStyle;
 import dev.halcyon.engine.disagg.server.ApiException;
 import dev.halcyon.engine.disagg.server.Call;
+import dev.halcyon.engine.disagg.server.EventStream;
 import io.netty.buffer.ByteBuf;
 import io.netty.util.concurrent.ScheduledFuture;
 import java.time.Duration;
@@ -23,6 +24,7 @@ final class RoutedRequest {
   private final long[] keys;
   private final Set<Node> avoid = new HashSet<>();
   private ClientBody body;
+  private EventStream heartbeats;
   private Admission.Ticket ticket;
   private Exchange current;
   private Pin pin;
@@ -53,6 +55,9 @@ final class RoutedRequest {
   private void waitForTurn() {
     Duration most = router.options().requestTimeout();
     deadline = call.loop().schedule(this::timeOut, most.toNanos(), TimeUnit.NANOSECONDS);
+    if (body.isStream()) {
+      heartbeats = call.events();
+    }
     try {
       ticket = router.admission().enter(() -> call.loop().execute(this::begin));
     } catch (ApiException e) {
@@ -116,6 +121,7 @@ final class RoutedRequest {
   /** The first byte is on its way to the client: there is no going back from here. */
   void answerBegan() {
     body = null;
+    stopHeartbeats(); // the endpoint sends its own
     takeBack();
     router.metrics().answerBegan(System.nanoTime() - startNanos);
   }
@@ -191,13 +197,9 @@ final class RoutedRequest {
     fail(ApiException.failed(503, "no_endpoint", "No " + role.label() + " endpoint is up"));
   }
 
-  /**
-   * The answer has gone to the client.
-   *
-   * @param well whether it was a good one
-   */
-  void end(boolean well) {
-    finish(!well);
+  /** The answer has gone to the client. */
+  void end() {
+    finish(false);
   }
 
   private void again(Runnable otherwise) {
@@ -211,7 +213,11 @@ final class RoutedRequest {
 
   private void answer(WholeAnswer.Result result) {
     finish(true);
-    call.respond(result.status(), result.contentType(), result.body(), result.headers());
+    if (call.hasBegun()) {
+      call.fail(result.error());
+    } else {
+      call.respond(result.status(), result.contentType(), result.body(), result.headers());
+    }
   }
 
   private void fail(ApiException error) {
@@ -247,6 +253,7 @@ final class RoutedRequest {
       free();
     }
     takeBack();
+    stopHeartbeats();
     cancel(deadline);
     cancel(pause);
     if (ticket != null) {
@@ -265,6 +272,12 @@ final class RoutedRequest {
     if (lent != null) {
       lent.ended();
       lent = null;
+    }
+  }
+
+  private void stopHeartbeats() {
+    if (heartbeats != null) {
+      heartbeats.stop();
     }
   }
 

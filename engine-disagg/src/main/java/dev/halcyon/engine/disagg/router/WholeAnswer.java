@@ -1,5 +1,6 @@
 package dev.halcyon.engine.disagg.router;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import dev.halcyon.engine.disagg.server.ApiException;
 import dev.halcyon.engine.disagg.server.Json;
 import io.netty.buffer.ByteBuf;
@@ -20,11 +21,6 @@ final class WholeAnswer implements Answer {
    */
   record Result(int status, String contentType, Map<String, String> headers, byte[] body) {
 
-    /** Whether it may be a {@link #isRefusal}, as far as the status says. */
-    static boolean mayBeRefusal(int status) {
-      return status == 409 || status == 429 || (status >= 502 && status <= 504);
-    }
-
     /** Whether there was no room for the request. */
     boolean isBusy() {
       return status == 429 || status == 503;
@@ -32,7 +28,7 @@ final class WholeAnswer implements Answer {
 
     /** Whether nothing is wrong with the request, which may go well if it is tried again. */
     boolean isRefusal() {
-      return isBusy() || status == 502 || (mayBeRefusal(status) && isTransfers());
+      return isBusy() || status == 502 || ((status == 409 || status == 504) && isTransfers());
     }
 
     /** Whether a decode endpoint did not get what a prefill endpoint had computed. */
@@ -41,10 +37,25 @@ final class WholeAnswer implements Answer {
     }
 
     private String code() {
+      return json().path("code").asText("");
+    }
+
+    /** An error in the form that a call can pass on when its answer has begun. */
+    ApiException error() {
+      JsonNode error = json();
+      return new ApiException(
+          status,
+          error.path("type").asText("server_error"),
+          error.path("code").textValue(),
+          error.path("param").textValue(),
+          error.path("message").asText("An endpoint answered with status " + status));
+    }
+
+    private JsonNode json() {
       try {
-        return Json.parseObject(body).path("error").path("code").asText("");
+        return Json.parseObject(body).path("error");
       } catch (ApiException e) {
-        return "";
+        return Json.object();
       }
     }
   }

@@ -115,7 +115,7 @@ public final class Call {
         });
   }
 
-  /** The answer as events; nothing is sent before the first of them. */
+  /** The answer as events; nothing is sent before the first of them, or a heartbeat. */
   public EventStream events() {
     return new EventStream(this, connection.heartbeat());
   }
@@ -135,8 +135,14 @@ public final class Call {
     return ended || gone;
   }
 
+  /** Whether some of the answer has gone to the client. */
+  public boolean hasBegun() {
+    return started;
+  }
+
   /**
-   * Begins an answer that comes in pieces. Runs on the event loop.
+   * Begins an answer that comes in pieces, unless heartbeats of its events have begun it. Runs on
+   * the event loop.
    *
    * @param length how many bytes there will be, or -1 if that is not known
    * @param headers more of the answer's headers

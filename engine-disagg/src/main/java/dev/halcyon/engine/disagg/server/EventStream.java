@@ -54,7 +54,7 @@ public final class EventStream {
   }
 
   /** Stops the heartbeat. Runs on the event loop. */
-  void stop() {
+  public void stop() {
     stopped = true;
     if (beat != null) {
       beat.cancel(false);

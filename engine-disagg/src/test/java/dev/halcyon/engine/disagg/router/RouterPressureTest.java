@@ -90,12 +90,12 @@ class RouterPressureTest {
   }
 
   /**
-   * The endpoint would send 64 MiB at once; as long as the client reads nothing it can't, because
+   * The endpoint would send 32 MiB at once; as long as the client reads nothing it can't, because
    * the router reads no further. What the system keeps for the two connections is some MiB.
    */
   @Test
   void aSlowClientHoldsUpItsEndpointAndNotTheRoutersMemory() throws Exception {
-    int megabytes = 64;
+    int megabytes = 32;
     String piece = "data: " + "x".repeat((1 << 16) - 8) + "\n\n";
     AtomicLong sent = new AtomicLong();
     try (RouterRig rig = new RouterRig(1, 1, options -> options)) {
@@ -120,7 +120,7 @@ class RouterPressureTest {
           before = sent.get();
           Thread.sleep(300);
         } while (sent.get() > before);
-        assertThat(before).isLessThan(24L << 20);
+        assertThat(before).isLessThan(16L << 20);
         rig.decode().on(COMPLETIONS, FakeEndpoint::complete);
         assertThat(rig.post(COMPLETIONS, BODY).statusCode()).as("others go on").isEqualTo(200);
         long read = skim(slow, (long) megabytes << 20);

@@ -302,6 +302,43 @@ class RouterRetryTest {
     rig.awaitIdle();
   }
 
+  /** A sign of life is not a part of the answer: another endpoint may still give it. */
+  @ParameterizedTest
+  @EnumSource(ScheduleStyle.class)
+  void heartbeatsComeBeforeTheAnswerAndDoNotEndTheTries(ScheduleStyle style) {
+    try (RouterRig rig =
+        new RouterRig(
+            1,
+            1,
+            RouterRig.server().heartbeat(Duration.ofMillis(50)),
+            options -> options.scheduleStyle(style))) {
+      Reply slow =
+          (request, out) -> {
+            Thread.sleep(200);
+            out.whole(503, BUSY);
+          };
+      rig.decode().on(COMPLETIONS, slow, FakeEndpoint::complete);
+      HttpResponse<String> response = rig.post(COMPLETIONS, STREAM);
+      assertThat(response.statusCode()).isEqualTo(200);
+      assertThat(response.body())
+          .startsWith(": still here\n\n")
+          .endsWith("\n\ndata: {\"a\":1}\n\ndata: {\"b\":2}\n\ndata: [DONE]\n\n");
+      rig.decode()
+          .on(
+              COMPLETIONS,
+              (request, out) -> {
+                Thread.sleep(200);
+                out.whole(400, "{\"error\": {\"message\": \"no\", \"code\": \"c\"}}");
+              });
+      assertThat(rig.post(COMPLETIONS, STREAM).body())
+          .startsWith(": still here\n\n")
+          .contains("\n\ndata: {\"error\":{\"message\":\"no\",")
+          .doesNotContain("[DONE]");
+      assertThat(rig.post(COMPLETIONS, BODY).statusCode()).as("not a stream").isEqualTo(400);
+      rig.awaitIdle();
+    }
+  }
+
   @Test
   void anEndpointThatFallsSilentWithinItsAnswerIsGivenUp() {
     try (RouterRig rig =

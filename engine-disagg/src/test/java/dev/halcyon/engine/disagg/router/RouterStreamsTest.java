@@ -126,7 +126,7 @@ class RouterStreamsTest {
       ByteBuffer buffer = ByteBuffer.allocate(1 << 16);
       while (!selector.keys().isEmpty()) {
         selector.select(20);
-        assertThat(System.nanoTime() - start).isLessThan(Duration.ofMinutes(1).toNanos());
+        assertThat(System.nanoTime() - start).isLessThan(Duration.ofMinutes(3).toNanos());
         for (SelectionKey key : List.copyOf(selector.keys())) {
           serve(key, buffer);
         }
