@@ -7,6 +7,8 @@ import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.disagg.http.HttpOptions;
 import dev.halcyon.engine.disagg.http.HttpService;
+import dev.halcyon.engine.disagg.router.DisaggService;
+import dev.halcyon.engine.disagg.router.RouterOptions;
 import dev.halcyon.engine.transfer.KvTransport;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -16,9 +18,11 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.function.Consumer;
+import java.util.stream.Stream;
 import picocli.CommandLine;
 import picocli.CommandLine.ArgGroup;
 import picocli.CommandLine.Command;
@@ -31,7 +35,8 @@ import picocli.CommandLine.Option;
 @Command(
     name = "serve",
     description =
-        "Serves the embedded model, or a checkpoint of yours, over HTTP in OpenAI's form.",
+        "Serves the embedded model, or a checkpoint of yours, over HTTP in OpenAI's form; alone, or"
+            + " as one of several servers that share requests.",
     footer = {
       "",
       "The environment's HALCYON_API_KEY, if set, is what clients have to send as their key;"
@@ -200,6 +205,14 @@ public final class ServeCommand implements Callable<Integer> {
         paramLabel = "N",
         description = "Tokens that the KV cache holds. Default: what fits into memory.")
     private Integer cacheTokens;
+
+    boolean isGiven() {
+      return backend != BackendChoice.AUTO
+          || device != 0
+          || dtype != DTypeChoice.AUTO
+          || Stream.of(model, threads, batchSize, batchTokens, sequenceLength, cacheTokens)
+              .anyMatch(Objects::nonNull);
+    }
   }
 
   @ArgGroup(exclusive = false, heading = "%nThe model:%n")
@@ -211,6 +224,9 @@ public final class ServeCommand implements Callable<Integer> {
   @ArgGroup(exclusive = false, heading = "%nPrefill and decode apart:%n")
   private SplitArguments split = new SplitArguments();
 
+  @ArgGroup(exclusive = false, heading = "%nThe router in front of them:%n")
+  private RouterArguments routing = new RouterArguments();
+
   @ArgGroup(exclusive = false, heading = "%nLimits:%n")
   private Limits limits = new Limits();
 
@@ -221,11 +237,11 @@ public final class ServeCommand implements Callable<Integer> {
   private boolean help;
 
   private final Map<String, String> environment;
-  private final Consumer<HttpService> started;
+  private final Consumer<String> started;
   private final CountDownLatch stop;
 
   private ServeCommand(
-      Map<String, String> environment, Consumer<HttpService> started, CountDownLatch stop) {
+      Map<String, String> environment, Consumer<String> started, CountDownLatch stop) {
     this.environment = environment;
     this.started = started;
     this.stop = stop;
@@ -234,8 +250,8 @@ public final class ServeCommand implements Callable<Integer> {
   public static void main(String[] args) {
     CountDownLatch stop = new CountDownLatch(1);
     CountDownLatch stopped = new CountDownLatch(1);
-    Consumer<HttpService> stopOnSignal =
-        service ->
+    Consumer<String> stopOnSignal =
+        url ->
             Runtime.getRuntime()
                 .addShutdownHook(new Thread(() -> stopAndWait(stop, stopped), "halcyon-stop"));
     int code = run(System.out, System.err, System.getenv(), stopOnSignal, stop, args);
@@ -249,14 +265,14 @@ public final class ServeCommand implements Callable<Integer> {
    * Runs the command and returns its exit code.
    *
    * @param environment the environment's variables
-   * @param started told of the service once it listens
+   * @param started told where to call it, once it listens
    * @param stop opened when it is to stop
    */
   static int run(
       PrintStream out,
       PrintStream err,
       Map<String, String> environment,
-      Consumer<HttpService> started,
+      Consumer<String> started,
       CountDownLatch stop,
       String... args) {
     return new CommandLine(new ServeCommand(environment, started, stop))
@@ -273,32 +289,66 @@ public final class ServeCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws IOException, InterruptedException {
-    HttpOptions options = options();
-    try (KvTransport transport = split.open(environment.get(SplitArguments.TOKEN_VARIABLE));
-        Engine engine = open(transport);
-        HttpService service = HttpService.start(engine, options)) {
-      started.accept(service);
-      stop.await();
+    split.requireFits();
+    if (split.role == SplitArguments.Role.ROUTER) {
+      route();
+    } else {
+      routing.requireNone();
+      serve();
     }
     return 0;
   }
 
-  private HttpOptions options() throws IOException {
+  private void route() throws IOException, InterruptedException {
+    if (computing.isGiven()) {
+      throw new IllegalArgumentException("--role router computes nothing: leave out --model etc.");
+    }
+    RouterOptions options =
+        routing
+            .options(key())
+            .server(options().server())
+            .prefill(split.prefills())
+            .maxHandoverBytes(split.handoverBytes())
+            .maxWaiting(limits.queued)
+            .requestTimeout(Duration.ofSeconds(limits.requestSeconds))
+            .build();
+    try (DisaggService router = DisaggService.start(options)) {
+      started.accept(router.url());
+      stop.await();
+    }
+  }
+
+  private void serve() throws IOException, InterruptedException {
+    HttpOptions options = options();
+    try (KvTransport transport = split.open(environment.get(SplitArguments.TOKEN_VARIABLE));
+        Engine engine = open(transport);
+        HttpService service = HttpService.start(engine, options)) {
+      started.accept(service.url());
+      stop.await();
+    }
+  }
+
+  /** What clients have to send; null for nothing. */
+  private String key() throws IOException {
     String key = environment.getOrDefault(KEY_VARIABLE, "").strip();
     if (listening.apiKeyFile != null) {
       key = Files.readString(listening.apiKeyFile).strip();
     }
+    return key.isEmpty() ? null : key;
+  }
+
+  private HttpOptions options() throws IOException {
     return HttpOptions.builder()
         .host(listening.host)
         .port(listening.port)
         .modelName(listening.modelName)
-        .apiKey(key.isEmpty() ? null : key)
+        .apiKey(key())
         .tls(listening.certificate, listening.key)
         .allowedOrigins(listening.origins)
         .maxConnections(limits.connections)
         .maxBodyBytes(limits.bodyBytes)
         .maxLogitsBytes(limits.logitsBytes)
-        .split(split.options(key.isEmpty() ? null : key))
+        .split(split.options(key()))
         .requestTimeout(Duration.ofSeconds(limits.requestSeconds))
         .stallTimeout(Duration.ofSeconds(limits.stallSeconds))
         .drainTimeout(Duration.ofSeconds(limits.drainSeconds))

@@ -23,15 +23,21 @@ final class SplitArguments {
   enum Role {
     AGGREGATED,
     PREFILL,
-    DECODE
+    DECODE,
+    ROUTER;
+
+    /** Whether it hands keys and values on, or takes them. */
+    boolean transfers() {
+      return this == PREFILL || this == DECODE;
+    }
   }
 
   @Option(
       names = "--role",
       paramLabel = "ROLE",
       description =
-          "aggregated (does whole requests), prefill (prompts and first tokens) or decode (the"
-              + " rest). Default: aggregated.")
+          "aggregated (does whole requests), prefill (prompts and first tokens), decode (the rest)"
+              + " or router (stands in front of those). Default: aggregated.")
   Role role = Role.AGGREGATED;
 
   @Option(
@@ -94,8 +100,8 @@ final class SplitArguments {
       names = "--prefill",
       paramLabel = "URL",
       description =
-          "A prefill server that a decode server may ask itself (generation first); may be given"
-              + " several times. Default: none.")
+          "A prefill server of a router's, or that a decode server may ask itself (generation"
+              + " first); may be given several times. Default: none.")
   private List<URI> prefills;
 
   @Option(
@@ -121,13 +127,13 @@ final class SplitArguments {
   private Integer handoverBytes;
 
   /**
-   * The way to other engines; null for an aggregated server.
+   * The way to other engines; null for who has none.
    *
    * @param environmentToken the token that the environment gives, or null
    */
   TcpTransport open(String environmentToken) throws IOException {
     requireFits();
-    if (role == Role.AGGREGATED) {
+    if (!role.transfers()) {
       return null;
     }
     TcpOptions.Builder options = TcpOptions.builder().listen(role == Role.PREFILL).tls(tls());
@@ -154,25 +160,30 @@ final class SplitArguments {
     return Duration.ofSeconds(timeoutSeconds == null ? 30 : timeoutSeconds);
   }
 
+  /** The prefill servers of a router. */
+  List<URI> prefills() {
+    return prefills == null ? List.of() : prefills;
+  }
+
+  /** Bytes that are handed over with a request. */
+  int handoverBytes() {
+    return handoverBytes == null ? SplitOptions.MAX_HANDOVER_BYTES : handoverBytes;
+  }
+
   /**
-   * The service's part; null for an aggregated server.
+   * The service's part; null for who has none.
    *
    * @param ownKey what clients have to send here, or null
    */
   SplitOptions options(String ownKey) throws IOException {
-    if (role == Role.AGGREGATED) {
+    if (!role.transfers()) {
       return null;
     }
-    int bytes = handoverBytes == null ? SplitOptions.MAX_HANDOVER_BYTES : handoverBytes;
+    int bytes = handoverBytes();
     String prefillKey = prefillKeyFile == null ? ownKey : Files.readString(prefillKeyFile).strip();
     return role == Role.PREFILL
         ? new SplitOptions(SplitOptions.Role.PREFILL, List.of(), null, null, bytes)
-        : new SplitOptions(
-            SplitOptions.Role.DECODE,
-            prefills == null ? List.of() : prefills,
-            prefillKey,
-            prefillTrust,
-            bytes);
+        : new SplitOptions(SplitOptions.Role.DECODE, prefills(), prefillKey, prefillTrust, bytes);
   }
 
   private TcpTls tls() {
@@ -186,21 +197,26 @@ final class SplitArguments {
     return new TcpTls(certificate, key, trusted);
   }
 
-  private void requireFits() {
+  /** Requires that what is given is for the role. */
+  void requireFits() {
     Stream<Object> ofPrefill = Stream.of(host, port, advertisedHost, advertisedPort);
     if (role != Role.PREFILL && ofPrefill.anyMatch(Objects::nonNull)) {
       throw new IllegalArgumentException(
           "--kv-host, --kv-port and the advertised ones are for --role prefill, which listens");
     }
-    Stream<Object> ofDecode = Stream.of(prefills, prefillKeyFile, prefillTrust);
+    Stream<Object> ofDecode = Stream.of(prefillKeyFile, prefillTrust);
     if (role != Role.DECODE && ofDecode.anyMatch(Objects::nonNull)) {
-      throw new IllegalArgumentException("--prefill and --prefill-... are for --role decode");
+      throw new IllegalArgumentException("--prefill-... are for --role decode");
     }
-    Stream<Object> ofBoth =
-        Stream.of(tokenFile, certificate, key, trusted, timeoutSeconds, handoverBytes);
-    if (role == Role.AGGREGATED && ofBoth.anyMatch(Objects::nonNull)) {
-      throw new IllegalArgumentException(
-          "--kv-... and --max-handover-bytes are for --role prefill and --role decode");
+    if (role != Role.DECODE && role != Role.ROUTER && prefills != null) {
+      throw new IllegalArgumentException("--prefill is for --role decode and --role router");
+    }
+    Stream<Object> ofBoth = Stream.of(tokenFile, certificate, key, trusted, timeoutSeconds);
+    if (!role.transfers() && ofBoth.anyMatch(Objects::nonNull)) {
+      throw new IllegalArgumentException("--kv-... are for --role prefill and --role decode");
+    }
+    if (role == Role.AGGREGATED && handoverBytes != null) {
+      throw new IllegalArgumentException("--max-handover-bytes is not for --role aggregated");
     }
   }
 }

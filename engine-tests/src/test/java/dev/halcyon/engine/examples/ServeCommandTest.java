@@ -2,7 +2,6 @@ package dev.halcyon.engine.examples;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.halcyon.engine.disagg.http.HttpService;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.net.URI;
@@ -12,6 +11,8 @@ import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
@@ -26,7 +27,7 @@ class ServeCommandTest {
   private final ByteArrayOutputStream out = new ByteArrayOutputStream();
   private final ByteArrayOutputStream err = new ByteArrayOutputStream();
   private final CountDownLatch stop = new CountDownLatch(1);
-  private final CompletableFuture<HttpService> service = new CompletableFuture<>();
+  private final CompletableFuture<String> service = new CompletableFuture<>();
 
   private int run(Map<String, String> environment, String... arguments) {
     return ServeCommand.run(
@@ -52,7 +53,7 @@ class ServeCommandTest {
                     "--api-key-file=" + keyFile,
                     "--backend=cpu",
                     "--threads=2"));
-    String url = service.get(60, TimeUnit.SECONDS).url();
+    String url = service.get(60, TimeUnit.SECONDS);
     assertThat(url).startsWith("http://127.0.0.1:");
     HttpRequest.Builder request =
         HttpRequest.newBuilder(URI.create(url + "/v1/completions"))
@@ -75,7 +76,7 @@ class ServeCommandTest {
   @Test
   void prefillAndDecodeServersShareARequest(@TempDir Path directory) throws Exception {
     Path token = Files.writeString(directory.resolve("token"), "secret\n");
-    CompletableFuture<HttpService> prefill = new CompletableFuture<>();
+    CompletableFuture<String> prefill = new CompletableFuture<>();
     CompletableFuture<Integer> first =
         CompletableFuture.supplyAsync(
             () ->
@@ -89,7 +90,7 @@ class ServeCommandTest {
                     "--role=prefill",
                     "--kv-timeout=10",
                     "--threads=1"));
-    String prefillUrl = prefill.get(60, TimeUnit.SECONDS).url();
+    String prefillUrl = prefill.get(60, TimeUnit.SECONDS);
     CompletableFuture<Integer> second =
         CompletableFuture.supplyAsync(
             () ->
@@ -107,8 +108,7 @@ class ServeCommandTest {
             + prefillUrl
             + "\"}}";
     HttpRequest request =
-        HttpRequest.newBuilder(
-                URI.create(service.get(60, TimeUnit.SECONDS).url() + "/v1/completions"))
+        HttpRequest.newBuilder(URI.create(service.get(60, TimeUnit.SECONDS) + "/v1/completions"))
             .header("content-type", "application/json")
             .header("authorization", "Bearer k")
             .POST(HttpRequest.BodyPublishers.ofString(body))
@@ -120,6 +120,58 @@ class ServeCommandTest {
     assertThat(first.get(60, TimeUnit.SECONDS)).isZero();
     assertThat(second.get(60, TimeUnit.SECONDS)).isZero();
     assertThat(err.size()).isZero();
+  }
+
+  @Test
+  void aRouterStandsInFrontOfThem() throws Exception {
+    Map<String, String> environment = Map.of("HALCYON_API_KEY", "k", "HALCYON_KV_TOKEN", "secret");
+    CompletableFuture<String> prefill = new CompletableFuture<>();
+    CompletableFuture<String> decode = new CompletableFuture<>();
+    List<CompletableFuture<Integer>> codes = new ArrayList<>();
+    codes.add(start(environment, prefill, "--role=prefill", "--threads=1"));
+    codes.add(start(environment, decode, "--role=decode", "--threads=1"));
+    codes.add(
+        start(
+            environment,
+            service,
+            "--role=router",
+            "--prefill=" + prefill.get(60, TimeUnit.SECONDS),
+            "--decode=" + decode.get(60, TimeUnit.SECONDS),
+            "--choice=round_robin",
+            "--schedule-style=context_first"));
+    HttpRequest request =
+        HttpRequest.newBuilder(URI.create(service.get(60, TimeUnit.SECONDS) + "/v1/completions"))
+            .header("content-type", "application/json")
+            .header("authorization", "Bearer k")
+            .POST(
+                HttpRequest.BodyPublishers.ofString(
+                    "{\"prompt\": \"Once upon a time\", \"temperature\": 0,"
+                        + " \"stop\": \" Lily\"}"))
+            .build();
+    assertThat(
+            HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString()).body())
+        .contains("\"text\":\", there was a little girl named\"");
+    stop.countDown();
+    for (CompletableFuture<Integer> code : codes) {
+      assertThat(code.get(60, TimeUnit.SECONDS)).isZero();
+    }
+    assertThat(err.size()).isZero();
+  }
+
+  private CompletableFuture<Integer> start(
+      Map<String, String> environment, CompletableFuture<String> started, String... arguments) {
+    List<String> all = new ArrayList<>(List.of(arguments));
+    all.add("--port=0");
+    return CompletableFuture.supplyAsync(
+        () ->
+            ServeCommand.run(
+                new PrintStream(out, true),
+                new PrintStream(err, true),
+                environment,
+                started::complete,
+                stop,
+                all.toArray(String[]::new)),
+        task -> new Thread(task).start());
   }
 
   @ParameterizedTest
@@ -134,9 +186,14 @@ class ServeCommandTest {
     "--kv-port=1, --kv-port",
     "--kv-timeout=1, --kv-",
     "--prefill=http://x, --prefill",
+    "--decode=http://x, --decode",
+    "--role=router, prefill",
+    "--role=router --model=x, --model",
+    "--role=router --kv-port=1, --kv-port",
+    "--role=router --prefill=http://x:1 --decode=x, decode",
   })
   void aWrongArgumentIsNamed(String argument, String named) {
-    assertThat(run(Map.of(), argument)).isEqualTo(2);
+    assertThat(run(Map.of(), argument.split(" "))).isEqualTo(2);
     assertThat(err.toString(StandardCharsets.UTF_8)).startsWith("serve: ").contains(named);
   }
 
