@@ -1,9 +1,10 @@
 package dev.halcyon.engine.examples;
 
 import dev.halcyon.engine.disagg.http.SplitOptions;
+import dev.halcyon.engine.disagg.transfer.NetworkTransport;
 import dev.halcyon.engine.disagg.transfer.TcpOptions;
 import dev.halcyon.engine.disagg.transfer.TcpTls;
-import dev.halcyon.engine.disagg.transfer.TcpTransport;
+import dev.halcyon.engine.transfer.KvTransport;
 import java.io.IOException;
 import java.net.URI;
 import java.nio.file.Files;
@@ -39,6 +40,14 @@ final class SplitArguments {
           "aggregated (does whole requests), prefill (prompts and first tokens), decode (the rest)"
               + " or router (stands in front of those). Default: aggregated.")
   Role role = Role.AGGREGATED;
+
+  @Option(
+      names = "--kv-transport",
+      paramLabel = "NAME",
+      description =
+          "How keys and values travel, the same on both sides: tcp, or ucx where the machine has it."
+              + " Default: tcp.")
+  private NetworkTransport transport;
 
   @Option(
       names = "--kv-host",
@@ -131,7 +140,7 @@ final class SplitArguments {
    *
    * @param environmentToken the token that the environment gives, or null
    */
-  TcpTransport open(String environmentToken) throws IOException {
+  KvTransport open(String environmentToken) throws IOException {
     requireFits();
     if (!role.transfers()) {
       return null;
@@ -152,7 +161,8 @@ final class SplitArguments {
     if (advertisedPort != null) {
       options.advertisedPort(advertisedPort);
     }
-    return new TcpTransport(options.build());
+    NetworkTransport kind = transport == null ? NetworkTransport.TCP : transport;
+    return kind.open(options.build());
   }
 
   /** How long transfers may stand still. */
@@ -211,7 +221,8 @@ final class SplitArguments {
     if (role != Role.DECODE && role != Role.ROUTER && prefills != null) {
       throw new IllegalArgumentException("--prefill is for --role decode and --role router");
     }
-    Stream<Object> ofBoth = Stream.of(tokenFile, certificate, key, trusted, timeoutSeconds);
+    Stream<Object> ofBoth =
+        Stream.of(transport, tokenFile, certificate, key, trusted, timeoutSeconds);
     if (!role.transfers() && ofBoth.anyMatch(Objects::nonNull)) {
       throw new IllegalArgumentException("--kv-... are for --role prefill and --role decode");
     }

@@ -185,6 +185,8 @@ class ServeCommandTest {
     "--role=whole, --role",
     "--kv-port=1, --kv-port",
     "--kv-timeout=1, --kv-",
+    "--kv-transport=tcp, --kv-",
+    "--kv-transport=pigeon, --kv-transport",
     "--prefill=http://x, --prefill",
     "--decode=http://x, --decode",
     "--role=router, prefill",
