@@ -9,6 +9,7 @@ import java.util.Set;
 import java.util.UUID;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import org.openucx.jucx.UcxCallback;
 import org.openucx.jucx.UcxException;
 import org.openucx.jucx.UcxUtils;
@@ -272,21 +273,33 @@ final class UcxConnection implements KvConnection {
   }
 
   private void closeNow(Throwable cause) {
-    if (!closed) {
-      closed = true;
-      onClosed.accept(this);
-      session.lost(cause);
-      loop.whenComplete(endpoint.closeNonBlockingForce(), () -> {});
+    if (markClosed(cause)) {
+      end(endpoint::closeNonBlockingForce);
     }
   }
 
   /** Closes it once what was sent has left. */
   void closeFlushed() {
-    if (!closed) {
-      closed = true;
-      onClosed.accept(this);
-      session.lost(null);
-      loop.whenComplete(endpoint.closeNonBlockingFlush(), () -> {});
+    if (markClosed(null)) {
+      end(endpoint::closeNonBlockingFlush);
+    }
+  }
+
+  private boolean markClosed(Throwable cause) {
+    if (closed) {
+      return false;
+    }
+    closed = true;
+    onClosed.accept(this);
+    session.lost(cause);
+    return true;
+  }
+
+  private void end(Supplier<UcpRequest> closing) {
+    try {
+      loop.whenComplete(closing.get(), () -> {});
+    } catch (UcxException e) {
+      LOG.debug("An endpoint did not close: {}", e.getMessage());
     }
   }
 

@@ -23,7 +23,7 @@ import org.openucx.jucx.ucp.UcpWorkerParams;
  */
 final class UcxLoop {
 
-  /** The two moments of a loop's life that its user has a part in; both on the loop's thread. */
+  /** What a loop tells its user, on the loop's thread. */
   interface Lifecycle {
 
     /** UCX itself failed: what it carried is lost. */
@@ -32,11 +32,15 @@ final class UcxLoop {
     /** All connections are to be closed now; what is still in flight then is waited for. */
     void closing();
 
+    /** The worker is about to go: last of all the listener has to. */
+    void ending();
+
     /** UCX does nothing any more, and its context is about to go. */
-    void closed();
+    void ended();
   }
 
   private static final Duration CLOSING = Duration.ofSeconds(2);
+  private static final Duration QUIET = Duration.ofMillis(10);
   private static final long CLOSING_PAUSE_NANOS = 50_000;
 
   private final UcpContext context;
@@ -156,9 +160,7 @@ final class UcxLoop {
 
   /** Returns whether there may be more to do. */
   private boolean turn() throws Exception {
-    for (Runnable task = tasks.poll(); task != null; task = tasks.poll()) {
-      task.run();
-    }
+    runTasks();
     boolean progressed = worker.progress() != 0;
     // A completion may add requests.
     List<Runnable> complete = new ArrayList<>();
@@ -173,14 +175,24 @@ final class UcxLoop {
     return progressed || !complete.isEmpty();
   }
 
+  private void runTasks() {
+    for (Runnable task = tasks.poll(); task != null; task = tasks.poll()) {
+      task.run();
+    }
+  }
+
+  /** Goes on until nothing is in flight, and nothing came for a moment; but not for long. */
   private void turnUntilIdle() throws Exception {
-    long deadline = System.nanoTime() + CLOSING.toNanos();
-    boolean more = true;
-    while ((more || !inFlight.isEmpty() || !tasks.isEmpty()) && System.nanoTime() < deadline) {
-      more = turn();
-      if (!more) {
+    long now = System.nanoTime();
+    long deadline = now + CLOSING.toNanos();
+    long quietSince = now;
+    while (now < deadline && (now - quietSince < QUIET.toNanos() || !inFlight.isEmpty())) {
+      boolean progressed = turn();
+      if (!progressed) {
         LockSupport.parkNanos(CLOSING_PAUSE_NANOS);
       }
+      now = System.nanoTime();
+      quietSince = progressed ? now : quietSince;
     }
   }
 
@@ -188,12 +200,16 @@ final class UcxLoop {
     synchronized (signalLock) {
       ended = true;
     }
-    for (Runnable task = tasks.poll(); task != null; task = tasks.poll()) {
-      task.run();
+    try {
+      // Tasks find their connections closed by now, and free what they hold.
+      runTasks();
+    } catch (RuntimeException | Error e) {
+      lifecycle.failed(e);
     }
+    lifecycle.ending();
     worker.close();
     inFlight.forEach(each -> each.then.run());
-    lifecycle.closed();
+    lifecycle.ended();
     context.close();
   }
 

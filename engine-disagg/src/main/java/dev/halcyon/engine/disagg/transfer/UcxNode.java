@@ -124,14 +124,13 @@ final class UcxNode implements UcxLoop.Lifecycle {
   }
 
   private void accept(UcpConnectionRequest request) {
-    if (closing) {
-      request.reject();
-      return;
-    }
     String remote = String.valueOf(request.getClientAddress());
-    UcpEndpointParams params = new UcpEndpointParams().setConnectionRequest(request);
     try {
-      open(params, serve, remote);
+      if (closing) {
+        request.reject();
+      } else {
+        open(new UcpEndpointParams().setConnectionRequest(request), serve, remote);
+      }
     } catch (UcxException e) {
       LOG.warn("The connection of {} failed: {}", remote, e.getMessage());
     }
@@ -238,23 +237,33 @@ final class UcxNode implements UcxLoop.Lifecycle {
   public void closing() {
     closing = true;
     List.copyOf(connections.values()).forEach(UcxConnection::closeFlushed);
+  }
+
+  /**
+   * UCX touches its listener when a connection that it let in speaks first, be the listener gone by
+   * then. So it goes last, right before the worker, and connections are rejected until then.
+   */
+  @Override
+  public void ending() {
     if (listener != null) {
       listener.close();
     }
   }
 
   @Override
-  public void closed() {
+  public void ended() {
     buffers.close();
   }
 
   /** Closes all connections, frees UCX's memory, and waits for the threads. */
   void close() {
-    helper.shutdownNow();
     try {
+      // First the loop, which gives the helper work.
       loop.close();
+      helper.shutdownNow();
       helper.awaitTermination(1, TimeUnit.SECONDS);
     } catch (InterruptedException e) {
+      helper.shutdownNow();
       Thread.currentThread().interrupt();
     }
   }

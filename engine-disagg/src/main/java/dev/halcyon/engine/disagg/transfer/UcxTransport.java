@@ -130,5 +130,7 @@ public final class UcxTransport implements KvTransport {
   public void close() {
     endTransfers();
     node.close();
+    // What began in between and was never tried.
+    transfers.end();
   }
 }

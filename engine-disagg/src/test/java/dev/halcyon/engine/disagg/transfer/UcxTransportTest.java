@@ -3,6 +3,7 @@ package dev.halcyon.engine.disagg.transfer;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.transfer.KvFetch;
@@ -12,8 +13,11 @@ import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -51,11 +55,15 @@ class UcxTransportTest extends KvTransportContract {
   }
 
   @AfterEach
-  void noThreadIsLeft() {
+  void noThreadIsLeft() throws InterruptedException {
     listening.close();
     connecting.close();
-    assertThat(Thread.getAllStackTraces().keySet().stream().map(Thread::getName))
-        .noneMatch(name -> name.startsWith("halcyon-ucx"));
+    long deadline = System.nanoTime() + 5_000_000_000L;
+    while (Thread.getAllStackTraces().keySet().stream()
+        .anyMatch(thread -> thread.getName().startsWith("halcyon-ucx"))) {
+      assertThat(System.nanoTime()).as("threads are left").isLessThan(deadline);
+      Thread.sleep(1);
+    }
   }
 
   /** Pieces above the threshold are fetched from the sender's memory; those below it are sent. */
@@ -114,6 +122,38 @@ class UcxTransportTest extends KvTransportContract {
     source.answer();
     otherSink.accept();
     assertThat(soon(sink.ended()).reason()).isEqualTo(Reason.CLOSED);
+  }
+
+  /** Whatever begins while a transport closes, ends, and the transport with it. */
+  @Test
+  void closingWhileTransfersBegin() throws Exception {
+    for (int round = 0; round < 5; round++) {
+      List<FakeSink> sinks = new ArrayList<>();
+      CompletableFuture<Void> started = new CompletableFuture<>();
+      CompletableFuture<Void> fetching =
+          CompletableFuture.runAsync(
+              () -> {
+                try {
+                  while (true) {
+                    FakeSink sink = new FakeSink(5, 0);
+                    KvDescriptor descriptor = context.offer(new FakeSource(5)).descriptor();
+                    generation.fetch(descriptor, sink);
+                    sinks.add(sink);
+                    started.complete(null);
+                  }
+                } catch (KvTransferException e) {
+                  assertThat(e.reason()).isEqualTo(Reason.CLOSED);
+                }
+              });
+      soon(started);
+      (round % 2 == 0 ? generation : context).close();
+      (round % 2 == 0 ? context : generation).close();
+      soon(fetching);
+      for (FakeSink sink : sinks) {
+        soon(sink.ended());
+      }
+      open(Map.of());
+    }
   }
 
   @ParameterizedTest
