@@ -1,6 +1,5 @@
 package dev.halcyon.engine.backend;
 
-import java.nio.ByteBuffer;
 import java.util.Objects;
 
 /**
@@ -54,26 +53,26 @@ public record KvShape(int layers, int blocks, int blockSize, int heads, int head
    * Checks the arguments of {@link KvStorage#exportTokens} and {@link KvStorage#importTokens}.
    *
    * @param elementBytes the size of an element
+   * @param room the bytes that the caller has for them
    * @return the bytes that keys and values of the tokens take
    * @throws IndexOutOfBoundsException if there is no such layer
    * @throws IllegalArgumentException if there are no such tokens or blocks, or the buffer is too
    *     small
    */
   public long requireTokens(
-      int layer, int[] table, int firstToken, int count, int elementBytes, ByteBuffer buffer) {
+      int layer, int[] table, int firstToken, int count, int elementBytes, long room) {
     Objects.checkIndex(layer, layers);
-    long room = (long) table.length * blockSize;
-    if (firstToken < 0 || count < 1 || firstToken + (long) count > room) {
+    long held = (long) table.length * blockSize;
+    if (firstToken < 0 || count < 1 || firstToken + (long) count > held) {
       throw new IllegalArgumentException(
-          count + " tokens from " + firstToken + " are outside of " + room);
+          count + " tokens from " + firstToken + " are outside of " + held);
     }
     for (int i = firstToken / blockSize; i <= (firstToken + count - 1) / blockSize; i++) {
       requireBlock(table[i]);
     }
     long bytes = 2L * count * heads * headDim * elementBytes;
-    if (buffer.remaining() < bytes) {
-      throw new IllegalArgumentException(
-          "the buffer has " + buffer.remaining() + " bytes, needs " + bytes);
+    if (room < bytes) {
+      throw new IllegalArgumentException("the buffer has " + room + " bytes, needs " + bytes);
     }
     return bytes;
   }

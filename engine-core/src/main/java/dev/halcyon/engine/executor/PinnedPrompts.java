@@ -3,8 +3,10 @@ package dev.halcyon.engine.executor;
 import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.KvTransferException.Reason;
+import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.kvcache.BlockTable;
 import dev.halcyon.engine.kvcache.KvCacheManager;
+import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.transfer.KvManifest;
 import dev.halcyon.engine.transfer.KvOffer;
 import dev.halcyon.engine.transfer.KvPiece;
@@ -137,17 +139,44 @@ final class PinnedPrompts {
       if (to.remaining() < piece.bytes(manifest.layout())) {
         throw new IllegalArgumentException("to has no room for " + piece);
       }
-      mailbox.post(() -> done.accept(export(piece, to)));
+      copy(
+          storage ->
+              storage.exportTokens(
+                  piece.layer(), table.blocks(), piece.firstToken(), piece.count(), to),
+          done);
     }
 
-    private KvTransferException export(KvPiece piece, ByteBuffer to) {
+    @Override
+    public DeviceBuffer stage(long bytes) {
+      try {
+        return parts.storage().stage(bytes);
+      } catch (RuntimeException e) {
+        LOG.debug("There is no stage for {}", handle.requestId(), e);
+        return null;
+      }
+    }
+
+    @Override
+    public void read(KvPiece piece, DeviceBuffer to, Consumer<KvTransferException> done) {
+      piece.requireWithin(manifest);
+      copy(
+          storage ->
+              storage.exportTokens(
+                  piece.layer(), table.blocks(), piece.firstToken(), piece.count(), to),
+          done);
+    }
+
+    /** Has the executor's thread copy, and say what came of it. */
+    private void copy(Consumer<KvStorage> copy, Consumer<KvTransferException> done) {
+      mailbox.post(() -> done.accept(export(copy)));
+    }
+
+    private KvTransferException export(Consumer<KvStorage> copy) {
       if (ended != null) {
         return ended;
       }
       try {
-        parts
-            .storage()
-            .exportTokens(piece.layer(), table.blocks(), piece.firstToken(), piece.count(), to);
+        copy.accept(parts.storage());
         lastProgress = System.nanoTime();
         return null;
       } catch (RuntimeException e) {

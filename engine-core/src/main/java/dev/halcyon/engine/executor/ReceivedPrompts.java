@@ -3,7 +3,9 @@ package dev.halcyon.engine.executor;
 import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.KvTransferException.Reason;
+import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.kvcache.BlockTable;
+import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.transfer.KvFetch;
 import dev.halcyon.engine.transfer.KvManifest;
 import dev.halcyon.engine.transfer.KvPiece;
@@ -151,22 +153,53 @@ final class ReceivedPrompts {
 
     @Override
     public void write(KvPiece piece, ByteBuffer from, Consumer<KvTransferException> done) {
-      piece.requireWithin(manifest);
-      if (piece.firstToken() < firstToken || from.remaining() != piece.bytes(manifest.layout())) {
+      requireWanted(piece);
+      if (from.remaining() != piece.bytes(manifest.layout())) {
         throw new IllegalArgumentException(
             piece + " of " + from.remaining() + " bytes is not what is wanted");
       }
-      mailbox.post(() -> done.accept(take(piece, from)));
+      copy(
+          piece,
+          storage ->
+              storage.importTokens(
+                  piece.layer(), table.blocks(), piece.firstToken(), piece.count(), from),
+          done);
     }
 
-    private KvTransferException take(KvPiece piece, ByteBuffer from) {
+    @Override
+    public boolean accepts(DeviceBuffer stage) {
+      return parts.storage().accepts(stage);
+    }
+
+    @Override
+    public void write(KvPiece piece, DeviceBuffer from, Consumer<KvTransferException> done) {
+      requireWanted(piece);
+      copy(
+          piece,
+          storage ->
+              storage.importTokens(
+                  piece.layer(), table.blocks(), piece.firstToken(), piece.count(), from),
+          done);
+    }
+
+    private void requireWanted(KvPiece piece) {
+      piece.requireWithin(manifest);
+      if (piece.firstToken() < firstToken) {
+        throw new IllegalArgumentException(piece + " is not wanted");
+      }
+    }
+
+    /** Has the executor's thread copy, and say what came of it. */
+    private void copy(KvPiece piece, Consumer<KvStorage> copy, Consumer<KvTransferException> done) {
+      mailbox.post(() -> done.accept(take(piece, copy)));
+    }
+
+    private KvTransferException take(KvPiece piece, Consumer<KvStorage> copy) {
       if (!open) {
         return new KvTransferException(Reason.CANCELLED, "The transfer has ended");
       }
       try {
-        parts
-            .storage()
-            .importTokens(piece.layer(), table.blocks(), piece.firstToken(), piece.count(), from);
+        copy.accept(parts.storage());
       } catch (RuntimeException e) {
         return new KvTransferException(
             Reason.PEER_LOST, "Keys and values can't be written: " + e.getMessage(), e);

@@ -1,6 +1,7 @@
 package dev.halcyon.engine.transfer;
 
 import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.logits.DeviceBuffer;
 import java.nio.ByteBuffer;
 import java.util.function.Consumer;
 
@@ -23,6 +24,21 @@ public interface KvSource {
    * @throws IllegalArgumentException if the prompt has no such piece, or {@code to} no room
    */
   void read(KvPiece piece, ByteBuffer to, Consumer<KvTransferException> done);
+
+  /**
+   * Memory of this engine's device, for pieces that an engine on the same device takes from there.
+   * The transport closes it, once it is neither read nor written.
+   *
+   * @return null if there is none, or no room for it
+   */
+  default DeviceBuffer stage(long bytes) {
+    return null;
+  }
+
+  /** As the other one, to memory of {@link #stage}, from its beginning on. */
+  default void read(KvPiece piece, DeviceBuffer to, Consumer<KvTransferException> done) {
+    throw new UnsupportedOperationException("there are no stages here");
+  }
 
   /**
    * Ends the offer: the engine's blocks are free again. Calls after the first do nothing.

@@ -4,6 +4,8 @@ import dev.halcyon.engine.backend.AttentionSpec;
 import dev.halcyon.engine.backend.DType;
 import dev.halcyon.engine.backend.KvShape;
 import dev.halcyon.engine.backend.KvStorage;
+import dev.halcyon.engine.logits.DeviceBuffer;
+import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
 import java.nio.ByteBuffer;
 
 /**
@@ -13,6 +15,7 @@ import java.nio.ByteBuffer;
 final class CudaKvStorage implements KvStorage {
 
   private final CudaContext context;
+  private final CudaMemory memory;
   private final KvShape shape;
   private final TransferOps transfers;
   private final KvTransferOp kvTransfers;
@@ -33,6 +36,7 @@ final class CudaKvStorage implements KvStorage {
       DType activations) {
     shape.requireValid();
     this.context = context;
+    this.memory = memory;
     this.shape = shape;
     this.transfers = transfers;
     this.kvTransfers = kvTransfers;
@@ -98,17 +102,46 @@ final class CudaKvStorage implements KvStorage {
 
   @Override
   public void exportTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer to) {
-    kvTransfers.exportTokens(tokens(layer, blocks, firstToken, count, to), to);
+    long bytes = to.remaining();
+    kvTransfers.exportTokens(tokens(layer, blocks, firstToken, count, bytes), to);
   }
 
   @Override
   public void importTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer from) {
-    kvTransfers.importTokens(tokens(layer, blocks, firstToken, count, from), from);
+    long bytes = from.remaining();
+    kvTransfers.importTokens(tokens(layer, blocks, firstToken, count, bytes), from);
+  }
+
+  @Override
+  public DeviceBuffer stage(long bytes) {
+    try {
+      return memory.allocateOwn(bytes, "keys and values on their way");
+    } catch (OutOfDeviceMemoryException e) {
+      return null;
+    }
+  }
+
+  @Override
+  public boolean accepts(DeviceBuffer stage) {
+    context.enter();
+    return stage instanceof CudaBuffer cuda && context.holds(cuda.address());
+  }
+
+  @Override
+  public void exportTokens(int layer, int[] blocks, int firstToken, int count, DeviceBuffer to) {
+    KvTransferOp.Tokens tokens = tokens(layer, blocks, firstToken, count, to.bytes());
+    kvTransfers.exportTokens(tokens, CudaBuffer.address(to, tokens.bytes(), 1, "to"));
+  }
+
+  @Override
+  public void importTokens(int layer, int[] blocks, int firstToken, int count, DeviceBuffer from) {
+    KvTransferOp.Tokens tokens = tokens(layer, blocks, firstToken, count, from.bytes());
+    kvTransfers.importTokens(tokens, CudaBuffer.address(from, tokens.bytes(), 1, "from"));
   }
 
   private KvTransferOp.Tokens tokens(
-      int layer, int[] blocks, int firstToken, int count, ByteBuffer buffer) {
-    long bytes = shape.requireTokens(layer, blocks, firstToken, count, elementBytes, buffer);
+      int layer, int[] blocks, int firstToken, int count, long room) {
+    long bytes = shape.requireTokens(layer, blocks, firstToken, count, elementBytes, room);
     context.enter();
     return new KvTransferOp.Tokens(
         shape, keys(layer), values(layer), blocks, firstToken, count, elementBytes, bytes);

@@ -13,10 +13,10 @@ import org.bytedeco.cuda.cudart.CUevent_st;
 import org.bytedeco.cuda.global.cudart;
 
 /**
- * Copies keys and values between the cache and the host; kernels in kv_transfer.cu, which read and
- * write pinned memory themselves. Two pinned blocks take turns, made for the first copy: the device
- * works on one while the host copies from or to the other. All of it is in the order of the compute
- * stream. For the owner thread.
+ * Copies keys and values between the cache and the host, or other memory of the device; kernels in
+ * kv_transfer.cu, which read and write pinned memory themselves. On the way to the host two pinned
+ * blocks take turns, made for the first copy: the device works on one while the host copies from or
+ * to the other. All of it is in the order of the compute stream. For the owner thread.
  */
 final class KvTransferOp implements AutoCloseable {
 
@@ -85,6 +85,20 @@ final class KvTransferOp implements AutoCloseable {
     importNarrow = library.kernel(KernelSource.KV_TRANSFER, "kv_import_narrow");
   }
 
+  /** Copies to memory of the device, complete on return. */
+  void exportTokens(Tokens tokens, long to) {
+    Kernel kernel = tokens.unitBytes() == WIDE_BYTES ? exportWide : exportNarrow;
+    launch(kernel, tokens, upload(tokens), 0, (int) tokens.bytes(), to);
+    context.synchronize();
+  }
+
+  /** Copies from memory of the device, complete on return. */
+  void importTokens(Tokens tokens, long from) {
+    Kernel kernel = tokens.unitBytes() == WIDE_BYTES ? importWide : importNarrow;
+    launch(kernel, tokens, upload(tokens), 0, (int) tokens.bytes(), from);
+    context.synchronize();
+  }
+
   /** Copies to the host, complete on return. */
   void exportTokens(Tokens tokens, ByteBuffer to) {
     Kernel kernel = tokens.unitBytes() == WIDE_BYTES ? exportWide : exportNarrow;
@@ -115,11 +129,15 @@ final class KvTransferOp implements AutoCloseable {
     }
   }
 
-  /** Puts the blocks that are needed on the device; returns where. */
   private long begin(Tokens tokens) {
     if (turns == null) {
       turns = allocateTurns();
     }
+    return upload(tokens);
+  }
+
+  /** Puts the blocks that are needed on the device; returns where. */
+  private long upload(Tokens tokens) {
     int blockSize = tokens.shape().blockSize();
     int first = tokens.first() / blockSize;
     int count = (tokens.first() + tokens.count() - 1) / blockSize - first + 1;
@@ -168,15 +186,27 @@ final class KvTransferOp implements AutoCloseable {
    * @return how many bytes are copied
    */
   private int start(Kernel kernel, Tokens tokens, long blocks, long from, Turn turn) {
+    int run = (int) Math.min(BLOCK_BYTES, tokens.bytes() - from);
+    launch(kernel, tokens, blocks, from, run, turn.block().address().address());
+    context.check(cudaEventRecord(turn.done(), context.compute()), "copying keys and values");
+    return run;
+  }
+
+  /**
+   * Starts a copy.
+   *
+   * @param from how many bytes come before
+   * @param memory where the tokens lie, or are to lie, outside of the cache
+   */
+  private void launch(Kernel kernel, Tokens tokens, long blocks, long from, int run, long memory) {
     KvShape shape = tokens.shape();
     int unit = tokens.unitBytes();
-    int run = (int) Math.min(BLOCK_BYTES, tokens.bytes() - from);
     launch
         .of(kernel)
         .address(tokens.keys())
         .address(tokens.values())
         .address(blocks)
-        .address(turn.block().address().address())
+        .address(memory)
         .i32((int) (from / unit))
         .i32(run / unit)
         .i32(tokens.first() % shape.blockSize())
@@ -185,8 +215,6 @@ final class KvTransferOp implements AutoCloseable {
         .i32(tokens.headBytes() / unit)
         .i32(Integer.numberOfTrailingZeros(shape.blockSize()))
         .run(Groups.ceilDiv(run / unit, THREADS), THREADS);
-    context.check(cudaEventRecord(turn.done(), context.compute()), "copying keys and values");
-    return run;
   }
 
   @Override

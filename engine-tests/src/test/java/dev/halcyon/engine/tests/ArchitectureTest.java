@@ -44,7 +44,7 @@ class ArchitectureTest {
           "sampling", List.of("", "logits"),
           "backend", List.of("", "sampling", "logits"),
           "backend.cpu", List.of("backend", "sampling", "logits"),
-          "transfer", List.of(""),
+          "transfer", List.of("", "logits"),
           "weights", List.of("", "backend"),
           "tokenizer", List.of("", "weights"),
           "model", List.of("", "weights", "backend", "logits"),

@@ -180,7 +180,7 @@ final class CpuKvStorage implements KvStorage {
     if (closed) {
       throw new IllegalStateException("The KV cache is closed");
     }
-    shape.requireTokens(layer, blocks, firstToken, count, Float.BYTES, buffer);
+    shape.requireTokens(layer, blocks, firstToken, count, Float.BYTES, buffer.remaining());
     return buffer.slice().order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer();
   }
 

@@ -9,10 +9,7 @@ import dev.halcyon.engine.transfer.KvPiece;
 import dev.halcyon.engine.transfer.KvSink;
 import dev.halcyon.engine.transfer.KvSource;
 import dev.halcyon.engine.transfer.KvTransport;
-import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayDeque;
-import java.util.Deque;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
@@ -20,13 +17,12 @@ import java.util.concurrent.ConcurrentHashMap;
 
 /**
  * Between engines of one JVM: the engines that this same transport was given to. Pieces go through
- * a few buffers for each transfer, from one engine's cache to the other's; it has no threads of its
- * own.
+ * a few buffers for each transfer, from one engine's cache to the other's: in the memory of the
+ * device where both are on one, on the heap otherwise. It has no threads of its own.
  */
 public final class InProcessTransport implements KvTransport {
 
   private static final String PREFIX = "in-process:";
-  private static final int PIECE_BYTES = 1 << 20;
   private static final int WINDOW = 4;
 
   private final String id = UUID.randomUUID().toString();
@@ -89,9 +85,8 @@ public final class InProcessTransport implements KvTransport {
 
     private final String name = PREFIX + id + ":" + UUID.randomUUID();
     private final KvSource source;
-    private final Deque<ByteBuffer> buffers = new ArrayDeque<>();
     private KvPull pull;
-    private int bufferBytes;
+    private PiecePlaces places;
 
     Offer(KvSource source) {
       this.source = source;
@@ -113,8 +108,8 @@ public final class InProcessTransport implements KvTransport {
         if (pull != null) {
           throw unknown();
         }
-        pull = new KvPull(sink, this, PIECE_BYTES, WINDOW);
-        bufferBytes = KvPull.largestPiece(sink, PIECE_BYTES);
+        places = new PiecePlaces(source, sink, WINDOW);
+        pull = new KvPull(sink, this, places.pieceBytes(), WINDOW);
       }
       pull.start();
       return pull;
@@ -122,17 +117,20 @@ public final class InProcessTransport implements KvTransport {
 
     @Override
     public void request(int number, KvPiece piece) {
-      ByteBuffer buffer = takeBuffer();
-      buffer.clear();
-      source.read(
+      PiecePlaces.Place place = places.take();
+      if (place == null) {
+        // The transfer has ended meanwhile.
+        return;
+      }
+      place.read(
           piece,
-          buffer,
           error -> {
             if (error != null) {
+              places.give(place);
               pull.failed(error);
               end(error, true, false);
             } else {
-              pull.arrived(number, buffer.flip(), () -> giveBuffer(buffer));
+              pull.arrived(number, place::write, () -> places.give(place));
             }
           });
     }
@@ -158,19 +156,13 @@ public final class InProcessTransport implements KvTransport {
       KvPull running;
       synchronized (this) {
         running = pull;
+        if (places != null) {
+          places.close();
+        }
       }
       if (tellSink && running != null) {
         running.failed(why);
       }
-    }
-
-    private synchronized ByteBuffer takeBuffer() {
-      ByteBuffer buffer = buffers.poll();
-      return buffer != null ? buffer : ByteBuffer.allocate(bufferBytes);
-    }
-
-    private synchronized void giveBuffer(ByteBuffer buffer) {
-      buffers.push(buffer);
     }
   }
 }

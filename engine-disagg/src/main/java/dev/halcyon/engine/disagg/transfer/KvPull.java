@@ -11,6 +11,7 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.function.Consumer;
 
 /**
  * The generation side of a transfer, whatever the way to the other side: asks for pieces in the
@@ -107,14 +108,30 @@ final class KvPull implements KvFetch {
    * @param release called exactly once, when the bytes are no longer needed
    */
   void arrived(int number, ByteBuffer data, Runnable release) {
-    if (!expects(number, data.remaining()) || !take(number)) {
+    if (expects(number, data.remaining())) {
+      arrived(number, (piece, done) -> sink.write(piece, data, done), release);
+    } else {
+      release.run();
+    }
+  }
+
+  /** Has the sink take a piece from wherever it is. */
+  interface Write {
+
+    /**
+     * @param done called once, with null or why the piece was not taken
+     */
+    void write(KvPiece piece, Consumer<KvTransferException> done);
+  }
+
+  /** As above, for a piece of the size that was asked for. */
+  void arrived(int number, Write write, Runnable release) {
+    if (!take(number)) {
       release.run();
       return;
     }
-    KvPiece piece = piece(number);
-    sink.write(
-        piece,
-        data,
+    write.write(
+        piece(number),
         error -> {
           release.run();
           if (error != null) {
