@@ -19,10 +19,14 @@ public final class ContextLogitsPlan implements AutoCloseable {
 
   /**
    * The most memory that optional buffers take. Each projection reads all of the head's weights, so
-   * more rows at a time cost less a row; this much and the resident workspace of a float32 head of
-   * 131072 entries are 64 MiB.
+   * more rows at a time cost less a row.
    */
   public static final long OPTIONAL_BYTES = 48L << 20;
+
+  /** What they and the resident workspace are to take together, if that leaves them the least. */
+  private static final long PROJECTION_BYTES = 64L << 20;
+
+  private static final long LEAST_OPTIONAL_BYTES = 40L << 20;
 
   private static final Logger LOG = LoggerFactory.getLogger(ContextLogitsPlan.class);
 
@@ -231,7 +235,7 @@ public final class ContextLogitsPlan implements AutoCloseable {
       return null;
     }
     long rowBytes = ProjectionBuffers.bytes(head, ranks, 1);
-    int wanted = (int) Math.min(rows, OPTIONAL_BYTES / rowBytes);
+    int wanted = (int) Math.min(rows, optionalBytes() / rowBytes);
     for (int tries = 0; wanted > RESIDENT_ROWS && tries < MAX_TRIES; tries++) {
       try {
         return new ProjectionBuffers(head, device, ranks, wanted, "logits projection");
@@ -241,6 +245,11 @@ public final class ContextLogitsPlan implements AutoCloseable {
       }
     }
     return null;
+  }
+
+  private long optionalBytes() {
+    long left = PROJECTION_BYTES - workspaceBytes(head, ranks);
+    return Math.min(OPTIONAL_BYTES, Math.max(LEAST_OPTIONAL_BYTES, left));
   }
 
   private void copyLast(DeviceRows rows, DeviceBuffer last) {
