@@ -564,7 +564,8 @@ public abstract class BackendContractTest {
       assertThat(memory.used()).isEqualTo(most.bytes());
     }
     // Layers of 64 MiB: the fifth doesn't fit.
-    KvShape shape = new KvShape(5, 1024, 16, 8, 64);
+    int blocks = 1024 * Float.BYTES / backend.activationType().bytes();
+    KvShape shape = new KvShape(5, blocks, 16, 8, 64);
     assertThatThrownBy(() -> backend.allocateKv(shape))
         .isInstanceOf(OutOfDeviceMemoryException.class);
     assertThat(memory.used()).isZero();

@@ -254,11 +254,13 @@ public class RandomizedExecutorTest {
     }
   }
 
-  private static void assertSameLogprobs(List<TokenLogprobs> got, List<TokenLogprobs> expected) {
+  private void assertSameLogprobs(List<TokenLogprobs> got, List<TokenLogprobs> expected) {
     assertThat(got).hasSameSizeAs(expected);
     for (int i = 0; i < got.size(); i++) {
       assertThat(got.get(i).entries().keySet()).isEqualTo(expected.get(i).entries().keySet());
-      assertThat(got.get(i).chosen().rank()).isEqualTo(expected.get(i).chosen().rank());
+      // Rounding may put a token and its neighbour by rank the other way round.
+      assertThat(got.get(i).chosen().rank())
+          .isCloseTo(expected.get(i).chosen().rank(), within(backend().rounding() > 0 ? 1 : 0));
       assertThat(got.get(i).chosen().logprob())
           .isCloseTo(expected.get(i).chosen().logprob(), within(1e-5f));
     }
