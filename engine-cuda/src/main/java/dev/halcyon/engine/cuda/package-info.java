@@ -1,6 +1,6 @@
 /**
  * The CUDA backend. Nothing here is public API but {@link
- * dev.halcyon.engine.cuda.CudaBackendProvider}, which ServiceLoader finds once it is named there.
+ * dev.halcyon.engine.cuda.CudaBackendProvider}, which ServiceLoader finds.
  *
  * <p>An operation goes this way: {@link dev.halcyon.engine.cuda.CudaBackend} chooses the device for
  * the calling thread, checks arguments and turns buffers into addresses; a class of related
