@@ -15,7 +15,7 @@ import java.util.List;
 final class SamplePlan {
 
   private static final int ENTRY_BYTES = 104;
-  private static final int STATE_BYTES = 16;
+  private static final int STATE_BYTES = 24;
   private static final int DRAWN_BYTES = 16;
 
   /** What entries that are sampled together may take on the device, beyond the first one. */

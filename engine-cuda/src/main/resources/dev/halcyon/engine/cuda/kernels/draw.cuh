@@ -49,6 +49,9 @@ struct Stream {
   }
 };
 
+// The uniform number of a word, rounded.
+__device__ __forceinline__ float uniformOf(u32 word) { return (float(word) + 0.5f) * 0x1p-32f; }
+
 // An exponential number within a few float32 roundings: near 1 of what is left to 1.
 __device__ __forceinline__ float roughClock(u32 word) {
   float left = (float(word < 0x80000000u ? word : ~word) + 0.5f) * 0x1p-32f;

@@ -39,10 +39,15 @@ constexpr int DRAW = 2;
 constexpr int FAILED = 1;
 
 struct State {
-  u64 bound;  // the last key that may be drawn
+  u64 bound;    // the last key that may be drawn
   float max;
+  float first;  // about when the clock of the most likely token rings
   int todo;
+  int unused;
 };
+
+// What rough times may be off by.
+constexpr float NEARLY = 1.00003f;
 
 struct Drawn {
   double time;
@@ -192,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(SCAN_THREADS, 2)
   if (threadIdx.x == 0) {
     int token = int(u32(from.best));
     *result = Result{raw.sum, raw.max, 0.0f, 0, token, usable ? 0 : FAILED, 0};
-    state = State{NO_KEY, from.max, 0};
+    state = State{NO_KEY, from.max, 0.0f, 0, 0};
   }
   if (!usable) {
     return;
@@ -227,7 +232,9 @@ extern "C" __global__ void __launch_bounds__(SCAN_THREADS, 2)
     if (token >= 0) {
       result->token = token;
     } else {
-      state = State{bound, from.max, DRAW | (byNumber || byMass ? FILTER : 0)};
+      Stream stream{entry.seed, entry.position, entry.sampleIndex};
+      float first = roughClock(stream.word(int(u32(from.best))));
+      state = State{bound, from.max, first, DRAW | (byNumber || byMass ? FILTER : 0), 0};
     }
   }
 }
@@ -279,7 +286,9 @@ __device__ __forceinline__ int drawPart(
   float x[SCAN_EACH];
   float rough[SCAN_EACH];
   u32 open = 0;
-  float first = infinity();
+  float first = state.first;
+  // A product in place of a quotient: near enough to tell who may be first.
+  float perDegree = fminf(1.0f / entry.temperature, 1e38f);
   u32 words[4];
   int wordsOf = -1;
 #pragma unroll
@@ -292,20 +301,26 @@ __device__ __forceinline__ int drawPart(
       int id = row.idOf(part, threadIdx.x, e);
       x[e] = v[i];
       rough[e] = infinity();
-      float scaled = (v[i] - state.max) / entry.temperature;
-      if (scaled >= HOPELESS && row.has(id) && keyOf(rankOf(v[i]), id) <= state.bound) {
+      float scaled = (v[i] - state.max) * perDegree;
+      if (scaled >= HOPELESS) {
         if (wordsOf != id >> 2) {
           wordsOf = id >> 2;
           stream.block(wordsOf, words);
         }
-        rough[e] = roughClock(Stream::pick(words, id)) * expf(-scaled);
-        open |= 1u << e;
-        first = fminf(first, rough[e]);
+        // A clock rings after its uniform number, so most are out before a logarithm is taken.
+        u32 word = Stream::pick(words, id);
+        float slowness = expf(-scaled);
+        if (uniformOf(word) * slowness <= first * NEARLY && row.has(id) &&
+            keyOf(rankOf(v[i]), id) <= state.bound) {
+          rough[e] = roughClock(word) * slowness;
+          open |= 1u << e;
+          first = fminf(first, rough[e]);
+        }
       }
     }
   }
   first = blockReduce(first, [](float a, float b) { return fminf(a, b); });
-  float last = first * 1.00002f;
+  float last = first * NEARLY;
   time = infinity();
   int won = -1;
 #pragma unroll
