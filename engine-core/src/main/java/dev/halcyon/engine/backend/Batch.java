@@ -2,7 +2,8 @@ package dev.halcyon.engine.backend;
 
 /**
  * One flat batch: the rows of all sequences of a step, one sequence after the other. Arrays may be
- * longer than what is used.
+ * longer than what is used. A sequence of padding has contextLength 0, and rows at position 0 that
+ * are kept nowhere; attention gives zeros for them.
  *
  * @param rows the number of rows (tokens) in the batch
  * @param tokenIds [rows] token ids
@@ -50,7 +51,8 @@ public record Batch(
     }
     for (int s = 0; s < sequences; s++) {
       for (int row = rowStart[s]; row < rowStart[s + 1]; row++) {
-        if (positions[row] < 0 || positions[row] >= contextLength[s]) {
+        boolean padding = contextLength[s] == 0 && positions[row] == 0 && slots[row] == -1;
+        if (!padding && (positions[row] < 0 || positions[row] >= contextLength[s])) {
           throw refused("Row " + row + " has position " + positions[row] + ", past its context");
         }
       }

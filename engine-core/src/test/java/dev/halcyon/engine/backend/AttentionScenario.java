@@ -57,7 +57,9 @@ public final class AttentionScenario {
       for (int i = 0; i < tables[s].length; i++) {
         tables[s][i] = free.remove(free.size() - 1);
       }
-      packed[s] = harness.random(lengths[s] * spec.packedCols(), 1, random);
+      // A sequence's own, whatever the others are.
+      Random own = new Random(seed * 31 + s);
+      packed[s] = harness.random(lengths[s] * spec.packedCols(), 1, own);
     }
   }
 
@@ -78,10 +80,42 @@ public final class AttentionScenario {
         RopeTable rope = rotaryDim == 0 ? null : harness.rope(max(lengths), rotaryDim, layout)) {
       poison(kv);
       for (int step = 0; !Arrays.equals(done, lengths); step++) {
-        step(chunks[Math.min(step, chunks.length - 1)], done, kv, rope, out);
+        int chunk = chunks[Math.min(step, chunks.length - 1)];
+        step(counts(chunk, done), 0, done, kv, rope, out);
       }
     }
     return out;
+  }
+
+  /**
+   * Runs the last tokens of all sequences one by one, in steps with sequences of padding, after all
+   * that come before in one step.
+   *
+   * @param singles at most as many as the shortest sequence has
+   * @return as {@link #run}
+   */
+  public float[][] runSingly(int singles) {
+    float[][] out = new float[lengths.length][];
+    for (int s = 0; s < lengths.length; s++) {
+      out[s] = new float[lengths[s] * spec.queryHeads() * spec.headDim()];
+    }
+    int[] done = new int[lengths.length];
+    try (KvStorage kv = harness.backend().allocateKv(shape);
+        RopeTable rope = rotaryDim == 0 ? null : harness.rope(max(lengths), rotaryDim, layout)) {
+      poison(kv);
+      step(Arrays.stream(lengths).map(n -> n - singles).toArray(), 0, done, kv, rope, out);
+      for (int i = 0; i < singles; i++) {
+        step(counts(1, done), 2, done, kv, rope, out);
+      }
+    }
+    return out;
+  }
+
+  /** What each sequence takes of the next step. */
+  private int[] counts(int chunk, int[] done) {
+    return IntStream.range(0, lengths.length)
+        .map(s -> Math.min(chunk, lengths[s] - done[s]))
+        .toArray();
   }
 
   /** Fills the whole cache with NaN: what no row sees must not get into any result. */
@@ -108,16 +142,11 @@ public final class AttentionScenario {
     }
   }
 
-  private void step(int chunk, int[] done, KvStorage kv, RopeTable rope, float[][] out) {
-    int sequences = 0;
-    int rows = 0;
-    int[] which = new int[lengths.length];
-    for (int s = 0; s < lengths.length; s++) {
-      if (done[s] < lengths[s]) {
-        which[sequences++] = s;
-        rows += Math.min(chunk, lengths[s] - done[s]);
-      }
-    }
+  private void step(
+      int[] counts, int padding, int[] done, KvStorage kv, RopeTable rope, float[][] out) {
+    int[] which = IntStream.range(0, counts.length).filter(s -> counts[s] > 0).toArray();
+    int sequences = which.length + padding;
+    int rows = Arrays.stream(counts).sum() + padding;
     // Arrays longer than what is used are allowed, with anything in the rest.
     int[] positions = filled(rows + 2);
     int[] slots = filled(rows + 2);
@@ -126,9 +155,9 @@ public final class AttentionScenario {
     int[][] blockTables = new int[sequences + 1][];
     float[] qkv = new float[rows * spec.packedCols()];
     int row = 0;
-    for (int i = 0; i < sequences; i++) {
+    for (int i = 0; i < which.length; i++) {
       int s = which[i];
-      int count = Math.min(chunk, lengths[s] - done[s]);
+      int count = counts[s];
       rowStart[i] = row;
       context[i] = done[s] + count;
       int used = (context[i] + shape.blockSize() - 1) / shape.blockSize();
@@ -143,6 +172,16 @@ public final class AttentionScenario {
         positions[row] = p;
         slots[row++] = tables[s][p / shape.blockSize()] * shape.blockSize() + p % shape.blockSize();
       }
+    }
+    for (int i = which.length; i < sequences; i++) {
+      rowStart[i] = row;
+      context[i] = 0;
+      blockTables[i] = new int[0];
+      positions[row] = 0;
+      slots[row] = -1;
+      Arrays.fill(
+          qkv, row * spec.packedCols(), (row + 1) * spec.packedCols(), Float.POSITIVE_INFINITY);
+      row++;
     }
     rowStart[sequences] = rows;
     Backend backend = harness.backend();
@@ -164,11 +203,16 @@ public final class AttentionScenario {
       backend.ropeAndWriteKv(batch, x, spec, rope, kv, layer);
       backend.attention(batch, x, spec, kv, layer, y);
       float[] result = harness.read(y, (rows + 1) * cols);
-      for (int i = 0; i < sequences; i++) {
+      for (int i = 0; i < which.length; i++) {
         int s = which[i];
-        int count = rowStart[i + 1] - rowStart[i];
+        int count = counts[s];
         System.arraycopy(result, rowStart[i] * cols, out[s], done[s] * cols, count * cols);
         done[s] += count;
+      }
+      for (int i = (rows - padding) * cols; i < rows * cols; i++) {
+        if (result[i] != 0) {
+          throw new AssertionError("attention gave " + result[i] + " for a row of padding");
+        }
       }
       for (int i = rows * cols; i < result.length; i++) {
         if (result[i] != BackendHarness.POISON) {
@@ -190,6 +234,14 @@ public final class AttentionScenario {
 
   /** The same in double precision. */
   public double[][] reference() {
+    return reference(max(lengths));
+  }
+
+  /**
+   * The same for the last rows of each sequence alone, as far as there are so many; zeros for the
+   * rest.
+   */
+  public double[][] reference(int last) {
     int dim = spec.headDim();
     int group = spec.queryHeads() / spec.kvHeads();
     double[][] out = new double[lengths.length][];
@@ -199,7 +251,7 @@ public final class AttentionScenario {
         double[][] keys = heads(s, spec.queryHeads() + h / group, true);
         double[][] values = heads(s, spec.queryHeads() + spec.kvHeads() + h / group, false);
         double[][] queries = heads(s, h, true);
-        for (int p = 0; p < lengths[s]; p++) {
+        for (int p = Math.max(0, lengths[s] - last); p < lengths[s]; p++) {
           double[] y = DoubleReference.attention(queries[p], keys, values, p, spec);
           System.arraycopy(y, 0, out[s], (p * spec.queryHeads() + h) * dim, dim);
         }

@@ -380,6 +380,73 @@ public abstract class BackendContractTest {
         25);
   }
 
+  /** Heads, head size, window, cap, block size; contexts end around tiles, splits and pages. */
+  @ParameterizedTest
+  @CsvSource({
+    "4, 1, 64, 0, 0, 16",
+    "8, 2, 128, 0, 0, 32",
+    "7, 1, 80, 0, 0, 256",
+    "8, 1, 96, 100, 0, 1",
+    "3, 3, 112, 0, 2.5, 64",
+    "2, 1, 192, 300, 30, 8",
+    "16, 1, 256, 0, 0, 128",
+    "20, 1, 64, 0, 0, 4",
+    "6, 2, 72, 0, 0, 16",
+    "4, 2, 250, 257, 0, 2",
+    "12, 1, 16, 0, 0, 16"
+  })
+  void attentionOfSingleRowsMatches(
+      int queryHeads, int kvHeads, int dim, int window, float softcap, int blockSize) {
+    AttentionSpec spec =
+        new AttentionSpec(queryHeads, kvHeads, dim, (float) (1 / Math.sqrt(dim)), window, softcap);
+    int singles = 3;
+    int[] lengths = {3, 17, 65, 257, 513, 700};
+    AttentionScenario scenario =
+        new AttentionScenario(harness, spec, 0, RopeLayout.HALVES, blockSize, lengths, dim);
+    assertLast(singles, scenario.runSingly(singles), scenario.reference(singles), spec);
+  }
+
+  /** Contexts past which the parts that one is split into become longer. */
+  @ParameterizedTest
+  @CsvSource({"4, 1, 64, 16", "2, 1, 128, 32"})
+  void attentionOfSingleRowsBehindLongContextsMatches(
+      int queryHeads, int kvHeads, int dim, int blockSize) {
+    AttentionSpec spec =
+        new AttentionSpec(queryHeads, kvHeads, dim, (float) (1 / Math.sqrt(dim)), 0, 0);
+    int[] lengths = {4097, 1, 5000};
+    AttentionScenario scenario =
+        new AttentionScenario(harness, spec, 0, RopeLayout.HALVES, blockSize, lengths, dim);
+    assertLast(1, scenario.runSingly(1), scenario.reference(1), spec);
+  }
+
+  private void assertLast(int rows, float[][] actual, double[][] expected, AttentionSpec spec) {
+    int count = rows * spec.queryHeads() * spec.headDim();
+    for (int s = 0; s < expected.length; s++) {
+      for (int i = expected[s].length - count; i < expected[s].length; i++) {
+        assertClose(actual[s][i], expected[s][i], 16, "element", i);
+      }
+    }
+  }
+
+  /** Whatever else is in the batch, down to the last bit. */
+  @ParameterizedTest
+  @CsvSource({"8, 2, 128", "4, 1, 64", "3, 1, 40"})
+  void attentionOfASingleRowDoesNotDependOnTheBatch(int queryHeads, int kvHeads, int dim) {
+    AttentionSpec spec =
+        new AttentionSpec(queryHeads, kvHeads, dim, (float) (1 / Math.sqrt(dim)), 0, 0);
+    int[][] batches = {{700}, {700, 30, 260, 513}, {700, 1}};
+    float[] alone = null;
+    for (int[] lengths : batches) {
+      float[] last =
+          new AttentionScenario(harness, spec, 0, RopeLayout.HALVES, 16, lengths, dim)
+              .runSingly(1)[0];
+      alone = alone == null ? last : alone;
+      int count = queryHeads * dim;
+      assertThat(java.util.Arrays.copyOfRange(last, last.length - count, last.length))
+          .isEqualTo(java.util.Arrays.copyOfRange(alone, alone.length - count, alone.length));
+    }
+  }
+
   private void assertAttends(AttentionScenario scenario, int... chunks) {
     float[][] actual = scenario.run(chunks);
     double[][] expected = scenario.reference();

@@ -34,6 +34,27 @@ class BatchTest {
   }
 
   @Test
+  void sequencesOfPaddingHaveNoContextAndAreKeptNowhere() {
+    Batch padding = padding(-1, 0);
+    assertThatCode(padding::requireConsistent).doesNotThrowAnyException();
+    assertThatCode(() -> padding.requireFits(SHAPE)).doesNotThrowAnyException();
+    inconsistent(b -> padding(4, 0), "Row 0 has position 0");
+    inconsistent(b -> padding(-1, 1), "Row 0 has position 1");
+  }
+
+  private static Batch padding(int slot, int position) {
+    return new Batch(
+        1,
+        new int[1],
+        new int[] {position},
+        new int[] {slot},
+        1,
+        new int[] {0, 1},
+        new int[] {0},
+        new int[][] {{}});
+  }
+
+  @Test
   void arraysThatDisagreeAreRefused() {
     inconsistent(b -> rows(4), "rowStart must begin with 0");
     inconsistent(b -> rows(-1), "must not be negative");

@@ -59,6 +59,7 @@ final class AttentionOp {
       FloatBuffer out) {
     batch.checkFor(kv);
     Call call = new Call(batch.batch(), qkv, spec, kv, layer, out);
+    clearPadding(call);
     int rowsPerUnit = Math.max(1, UNIT_QUERIES / call.group());
     int[] units = units(call.batch(), rowsPerUnit);
     int heads = spec.kvHeads();
@@ -73,6 +74,19 @@ final class AttentionOp {
         });
   }
 
+  /** Rows of sequences without context get zeros. */
+  private static void clearPadding(Call call) {
+    int cols = call.spec().queryHeads() * call.spec().headDim();
+    for (int s = 0; s < call.batch().sequences(); s++) {
+      if (call.batch().contextLength()[s] == 0) {
+        int end = call.batch().rowStart()[s + 1] * cols;
+        for (int i = call.batch().rowStart()[s] * cols; i < end; i++) {
+          call.out().put(i, 0f);
+        }
+      }
+    }
+  }
+
   /**
    * Pairs of (sequence, first row); late rows, which see most, come first, so that no long unit is
    * last.
@@ -82,7 +96,7 @@ final class AttentionOp {
     int count = 0;
     for (int s = 0; s < batch.sequences(); s++) {
       int begin = batch.rowStart()[s];
-      int rows = batch.rowStart()[s + 1] - begin;
+      int rows = batch.contextLength()[s] == 0 ? 0 : batch.rowStart()[s + 1] - begin;
       for (int i = (rows - 1) / rowsPerUnit; rows > 0 && i >= 0; i--) {
         units[count++] = s;
         units[count++] = begin + i * rowsPerUnit;
