@@ -45,6 +45,21 @@ class GpuBenchmarkTest {
   }
 
   @Test
+  void attentionOfSmallStepsIsMeasured() {
+    StringWriter out = new StringWriter();
+    int exit =
+        new CommandLine(new AttentionBenchmark())
+            .setOut(new PrintWriter(out))
+            .execute("--sequences=1,3", "--context=300", "--kv-heads=4", "--runs=1");
+
+    assertThat(exit).isZero();
+    assertThat(out.toString().lines().filter(line -> line.startsWith("| ")).skip(1))
+        .satisfiesExactly(
+            row -> assertThat(row).matches("\\| 1 \\| 300 \\| [0-9.]+ .*"),
+            row -> assertThat(row).matches("\\| 3 \\| 300 \\| [0-9.]+ .*"));
+  }
+
+  @Test
   void aTinyHeadGoesThroughEveryScenario() {
     StringWriter out = new StringWriter();
     int exit =
