@@ -16,6 +16,8 @@ public record EngineOptions(
     BackendChoice backend,
     int deviceIndex,
     DTypeChoice dtype,
+    boolean deviceGraphs,
+    boolean deterministic,
     int threads,
     long deviceMemoryBytes,
     long hostMemoryBytes,

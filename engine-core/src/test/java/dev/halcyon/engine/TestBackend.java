@@ -21,9 +21,9 @@ public record TestBackend(BackendChoice choice, double rounding) {
 
   public static final TestBackend CPU = new TestBackend(BackendChoice.CPU, 0);
 
-  /** A builder of engines on this backend. */
+  /** A builder of engines on this backend, all of which round alike. */
   public EngineBuilder engine() {
-    return Engine.builder().backend(choice).dtype(DTypeChoice.F32);
+    return Engine.builder().backend(choice).dtype(DTypeChoice.F32).deterministic(true);
   }
 
   /** The options that a builder has come to, without opening an engine. */

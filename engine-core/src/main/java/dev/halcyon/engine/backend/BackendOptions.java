@@ -12,6 +12,8 @@ import dev.halcyon.engine.DTypeChoice;
  * @param deviceIndex which device, from 0; ignored by the CPU
  * @param dtype the type of activations that was asked for
  * @param modelType the type of the model's weights, for those that asked for none
+ * @param graphs whether steps may be recorded and repeated, where the device can do that
+ * @param deterministic whether nothing that bears on rounding may be chosen by measuring time
  */
 public record BackendOptions(
     int threads,
@@ -19,7 +21,20 @@ public record BackendOptions(
     long hostMemoryBytes,
     int deviceIndex,
     DTypeChoice dtype,
-    DType modelType) {
+    DType modelType,
+    boolean graphs,
+    boolean deterministic) {
+
+  /** Options with steps recorded, and algorithms chosen by their time. */
+  public BackendOptions(
+      int threads,
+      long memoryBytes,
+      long hostMemoryBytes,
+      int deviceIndex,
+      DTypeChoice dtype,
+      DType modelType) {
+    this(threads, memoryBytes, hostMemoryBytes, deviceIndex, dtype, modelType, true, false);
+  }
 
   /** Options for a model of float32, with no type of activations asked for. */
   public BackendOptions(int threads, long memoryBytes, long hostMemoryBytes, int deviceIndex) {

@@ -218,7 +218,9 @@ public final class OpenModel {
               options.hostMemoryBytes(),
               options.deviceIndex(),
               options.dtype(),
-              modelType);
+              modelType,
+              options.deviceGraphs(),
+              options.deterministic());
       return options.backend() == BackendChoice.AUTO
           ? backends.openBest(backendOptions)
           : backends.open(options.backend().name().toLowerCase(Locale.ROOT), backendOptions);

@@ -16,6 +16,7 @@ import org.bytedeco.cuda.global.cudart;
  * @param minor compute capability, as 0 of 9.0
  * @param multiprocessors how many there are
  * @param sharedBytes the most shared memory that a block may ask for
+ * @param cacheBytes the size of the cache that all multiprocessors share
  * @param memoryPools whether stream-ordered allocation is there
  */
 record CudaDevice(
@@ -25,6 +26,7 @@ record CudaDevice(
     int minor,
     int multiprocessors,
     int sharedBytes,
+    int cacheBytes,
     boolean memoryPools) {
 
   /** The least compute capability that the kernels are written for. */
@@ -38,6 +40,7 @@ record CudaDevice(
         attribute(cudart.cudaDevAttrComputeCapabilityMinor, index),
         attribute(cudart.cudaDevAttrMultiProcessorCount, index),
         attribute(cudart.cudaDevAttrMaxSharedMemoryPerBlockOptin, index),
+        attribute(cudart.cudaDevAttrL2CacheSize, index),
         attribute(cudart.cudaDevAttrMemoryPoolsSupported, index) != 0);
   }
 

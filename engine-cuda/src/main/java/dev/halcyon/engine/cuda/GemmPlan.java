@@ -1,5 +1,6 @@
 package dev.halcyon.engine.cuda;
 
+import static org.bytedeco.cuda.global.cublas.cublasLtMatmulAlgoCheck;
 import static org.bytedeco.cuda.global.cublas.cublasLtMatmulAlgoGetHeuristic;
 import static org.bytedeco.cuda.global.cublas.cublasLtMatmulDescCreate;
 import static org.bytedeco.cuda.global.cublas.cublasLtMatmulDescDestroy;
@@ -9,10 +10,12 @@ import static org.bytedeco.cuda.global.cublas.cublasLtMatmulPreferenceDestroy;
 import static org.bytedeco.cuda.global.cublas.cublasLtMatmulPreferenceSetAttribute;
 import static org.bytedeco.cuda.global.cublas.cublasLtMatrixLayoutCreate;
 import static org.bytedeco.cuda.global.cublas.cublasLtMatrixLayoutDestroy;
+import static org.bytedeco.cuda.global.cublas.cublasLtMatrixLayoutSetAttribute;
 
 import dev.halcyon.engine.backend.DType;
 import dev.halcyon.engine.backend.Owned;
 import dev.halcyon.engine.cuda.Gemm.Shape;
+import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
 import org.bytedeco.cuda.cublas.cublasLtContext;
 import org.bytedeco.cuda.cublas.cublasLtMatmulAlgo_t;
 import org.bytedeco.cuda.cublas.cublasLtMatmulDescOpaque_t;
@@ -32,24 +35,36 @@ import org.bytedeco.javacpp.PointerPointer;
  */
 final class GemmPlan implements AutoCloseable {
 
+  private static final int MAX_ALGORITHMS = 8;
+
+  /** After rows that the algorithm can't do, so that they are looked at again. */
+  private static final int NO_ROWS = -1;
+
   private final Owned owned;
   private final cublasLtMatmulDescOpaque_t operation;
   private final cublasLtMatrixLayoutOpaque_t weight;
   private final cublasLtMatrixLayoutOpaque_t input;
   private final cublasLtMatrixLayoutOpaque_t output;
-  private final cublasLtMatmulHeuristicResult_t choice;
+  private final Shape shape;
+  private final cublasLtMatmulAlgo_t[] algorithms;
+  private final LongPointer attribute;
   private final LongPointer biasAddress;
+  private int rows;
+  private int chosen;
+  private boolean tuned;
   private long bias;
 
   private GemmPlan(cublasLtContext handle, Shape shape, Owned owned) {
     this.owned = owned;
+    this.shape = shape;
+    this.rows = shape.rows();
+    attribute = kept(new LongPointer(1));
     biasAddress = kept(new LongPointer(1));
     operation = operation(shape);
     weight = layout(shape.type(), shape.in(), shape.out());
     input = layout(shape.type(), shape.in(), shape.rows());
     output = layout(shape.type(), shape.out(), shape.rows());
-    choice = kept(new cublasLtMatmulHeuristicResult_t());
-    choose(handle, shape);
+    algorithms = propose(handle);
   }
 
   static GemmPlan of(cublasLtContext handle, Shape shape) {
@@ -127,7 +142,10 @@ final class GemmPlan implements AutoCloseable {
     };
   }
 
-  private void choose(cublasLtContext handle, Shape shape) {
+  /** What cuBLASLt holds to be fast, the fastest first. */
+  private cublasLtMatmulAlgo_t[] propose(cublasLtContext handle) {
+    cublasLtMatmulHeuristicResult_t results =
+        kept(new cublasLtMatmulHeuristicResult_t(MAX_ALGORITHMS));
     try (PointerPointer<Pointer> made = new PointerPointer<>(1);
         IntPointer found = new IntPointer(1)) {
       check(cublasLtMatmulPreferenceCreate(made), "choosing for " + shape);
@@ -138,11 +156,25 @@ final class GemmPlan implements AutoCloseable {
         found.put(0);
         int code =
             cublasLtMatmulAlgoGetHeuristic(
-                handle, operation, weight, input, output, output, preference, 1, choice, found);
+                handle,
+                operation,
+                weight,
+                input,
+                output,
+                output,
+                preference,
+                MAX_ALGORITHMS,
+                results,
+                found);
         check(code, "choosing an algorithm for " + shape);
         if (found.get() < 1) {
           throw new CudaException("cuBLASLt has no algorithm for " + shape, 0, false);
         }
+        cublasLtMatmulAlgo_t[] proposed = new cublasLtMatmulAlgo_t[found.get()];
+        for (int i = 0; i < proposed.length; i++) {
+          proposed[i] = results.getPointer(i).algo();
+        }
+        return proposed;
       } finally {
         cublasLtMatmulPreferenceDestroy(preference);
       }
@@ -179,9 +211,13 @@ final class GemmPlan implements AutoCloseable {
   /**
    * Checks what a function of cuBLAS returned.
    *
-   * @throws CudaException unless it is success
+   * @throws OutOfDeviceMemoryException if there was no room for what it needs itself
+   * @throws CudaException if it failed for another reason
    */
   static void check(int code, String what) {
+    if (code == cublas.CUBLAS_STATUS_ALLOC_FAILED) {
+      throw new OutOfDeviceMemoryException(what, 0, 0);
+    }
     if (code != 0) {
       throw new CudaException(what + " failed: cuBLAS status " + code, code, false);
     }
@@ -203,8 +239,69 @@ final class GemmPlan implements AutoCloseable {
     return output;
   }
 
-  cublasLtMatmulAlgo_t algorithm() {
-    return choice.algo();
+  Shape shape() {
+    return shape;
+  }
+
+  /**
+   * Sets the rows of the next product.
+   *
+   * @param count at most those that the plan was made for
+   * @return false if the chosen algorithm can't do these
+   */
+  boolean rows(cublasLtContext handle, int count) {
+    if (count == rows) {
+      return true;
+    }
+    cols(input, count);
+    cols(output, count);
+    rows = count;
+    if (count == shape.rows()) {
+      return true;
+    }
+    try (cublasLtMatmulHeuristicResult_t result = new cublasLtMatmulHeuristicResult_t()) {
+      int code =
+          cublasLtMatmulAlgoCheck(
+              handle, operation, weight, input, output, output, algorithms[chosen], result);
+      if (code == 0 && result.workspaceSize() <= Gemm.WORKSPACE_BYTES) {
+        return true;
+      }
+      rows = NO_ROWS;
+      return false;
+    }
+  }
+
+  private void cols(cublasLtMatrixLayoutOpaque_t layout, int count) {
+    attribute.put(count);
+    check(
+        cublasLtMatrixLayoutSetAttribute(
+            layout, cublas.CUBLASLT_MATRIX_LAYOUT_COLS, attribute, Long.BYTES),
+        "describing a matrix");
+  }
+
+  /** How many algorithms there are to choose from. */
+  int algorithms() {
+    return algorithms.length;
+  }
+
+  cublasLtMatmulAlgo_t algorithm(int number) {
+    return algorithms[number];
+  }
+
+  /** The algorithm to use. */
+  int chosen() {
+    return chosen;
+  }
+
+  /** Whether it was chosen by time. */
+  boolean tuned() {
+    return tuned;
+  }
+
+  /** Chooses the algorithm to use. */
+  void tuned(int number) {
+    chosen = number;
+    tuned = true;
   }
 
   @Override

@@ -8,11 +8,13 @@ import dev.halcyon.engine.backend.DType;
  */
 final class LinearOp implements AutoCloseable {
 
-  private final CudaMemory memory;
+  private static final int ALIGNMENT = 256;
+
   private final DType activations;
   private final Gemm gemm;
   private final RowOps rowOps;
   private final ConvertOps convert;
+  private final DeviceScratch wideRows;
 
   LinearOp(
       CudaContext context,
@@ -20,10 +22,10 @@ final class LinearOp implements AutoCloseable {
       DType activations,
       RowOps rowOps,
       ConvertOps convert) {
-    this.memory = memory;
     this.activations = activations;
     this.rowOps = rowOps;
     this.convert = convert;
+    this.wideRows = new DeviceScratch(memory, "rows widened to float32");
     this.gemm = new Gemm(context, memory);
   }
 
@@ -44,20 +46,26 @@ final class LinearOp implements AutoCloseable {
     }
     long inputs = (long) rows * weight.cols();
     long outputs = (long) rows * weight.rows();
-    try (CudaBuffer wide = memory.allocateUninitialized(inputs * Float.BYTES, "wide rows");
-        CudaBuffer result = memory.allocateUninitialized(outputs * Float.BYTES, "wide rows")) {
-      convert.widen(x, activations, inputs, wide.address());
-      boolean fused = bias != null && bias.resident() == DType.F32;
-      gemm.run(wide.address(), rows, weight, fused ? bias.address() : 0, result.address());
-      convert.narrow(result.address(), outputs, out);
-      if (bias != null && !fused) {
-        rowOps.addBias(out, bias, rows, weight.rows());
-      }
+    long first = (inputs * Float.BYTES + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    long wide = wideRows.atLeast(first + outputs * Float.BYTES);
+    long result = wide + first;
+    convert.widen(x, activations, inputs, wide);
+    boolean fused = bias != null && bias.resident() == DType.F32;
+    gemm.run(wide, rows, weight, fused ? bias.address() : 0, result);
+    convert.narrow(result, outputs, out);
+    if (bias != null && !fused) {
+      rowOps.addBias(out, bias, rows, weight.rows());
     }
+  }
+
+  /** Runs steps in which the algorithm of each product is chosen by time. */
+  void tuning(Runnable steps) {
+    gemm.tuning(steps);
   }
 
   @Override
   public void close() {
+    wideRows.close();
     gemm.close();
   }
 }

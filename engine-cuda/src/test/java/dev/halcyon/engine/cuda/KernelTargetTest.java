@@ -13,7 +13,7 @@ class KernelTargetTest {
   private static final int[] SUPPORTED = {75, 80, 86, 87, 89, 90, 100, 103, 120, 121};
 
   private static CudaDevice device(int major, int minor) {
-    return new CudaDevice(0, "a GPU", major, minor, 132, 227 << 10, true);
+    return new CudaDevice(0, "a GPU", major, minor, 132, 227 << 10, 50 << 20, true);
   }
 
   @ParameterizedTest
@@ -44,7 +44,7 @@ class KernelTargetTest {
   void olderDevicesAreRefused() {
     assertThat(device(7, 5).unusable()).contains("7.5").contains("8.0");
     assertThat(device(8, 0).unusable()).isNull();
-    assertThat(new CudaDevice(0, "a GPU", 9, 0, 132, 227 << 10, false).unusable())
+    assertThat(new CudaDevice(0, "a GPU", 9, 0, 132, 227 << 10, 50 << 20, false).unusable())
         .contains("memory pools");
   }
 }
