@@ -9,41 +9,49 @@ import dev.halcyon.engine.backend.Batch;
  */
 final class BatchUploader implements AutoCloseable {
 
-  private static final int LEAST_ROWS = 1024;
-  private static final int LEAST_SEQUENCES = 64;
+  private static final int LEAST_ROWS = 64;
+  private static final int LEAST_SEQUENCES = 16;
   private static final int LEAST_BLOCKS = 64;
 
-  private final CudaMemory memory;
+  private final DeviceScratch arrays;
   private final UploadRing ring;
   private int rows;
   private int sequences;
   private int blocks;
-  private CudaBuffer buffer;
+  private long address;
 
   BatchUploader(CudaMemory memory, UploadRing ring) {
-    this.memory = memory;
+    this.arrays = new DeviceScratch(memory, "batches");
     this.ring = ring;
   }
 
+  /** Makes room at once, so that batches within these limits don't make the arrays move. */
+  void reserve(int mostRows, int mostSequences, int mostBlocks) {
+    grow(mostRows, mostSequences, mostBlocks);
+  }
+
   CudaBatch upload(Batch batch, int blockSize) {
-    batch.requireConsistent();
     int tableBlocks = 1;
     for (int i = 0; i < batch.sequences(); i++) {
       tableBlocks = Math.max(tableBlocks, blocks(batch, i, blockSize));
     }
     grow(batch.rows(), batch.sequences(), tableBlocks);
-    ring.to(buffer.address());
+    ring.to(address);
     rows(batch.tokenIds(), batch.rows());
     rows(batch.positions(), batch.rows());
     rows(batch.slots(), batch.rows());
     ring.ints(batch.rowStart(), 0, batch.sequences() + 1).skip(sequences - batch.sequences());
     ring.ints(batch.contextLength(), 0, batch.sequences()).skip(sequences - batch.sequences());
-    for (int i = 0; i < batch.sequences(); i++) {
-      int count = blocks(batch, i, blockSize);
-      ring.ints(batch.blockTables()[i], 0, count).skip(blocks - count);
-    }
     ring.end();
-    return placed(batch);
+    CudaBatch placed = placed(batch);
+    ring.table(
+        placed.blockTables(),
+        blocks,
+        tableBlocks,
+        batch.sequences(),
+        batch.blockTables(),
+        sequence -> blocks(batch, sequence, blockSize));
+    return placed;
   }
 
   private void rows(int[] values, int count) {
@@ -57,7 +65,7 @@ final class BatchUploader implements AutoCloseable {
   }
 
   private void grow(int neededRows, int neededSequences, int neededBlocks) {
-    if (buffer != null
+    if (address != 0
         && neededRows <= rows
         && neededSequences <= sequences
         && neededBlocks <= blocks) {
@@ -67,11 +75,9 @@ final class BatchUploader implements AutoCloseable {
     int newSequences = capacity(Math.max(sequences, LEAST_SEQUENCES), neededSequences);
     int newBlocks = capacity(Math.max(blocks, LEAST_BLOCKS), neededBlocks);
     long ints = 3L * newRows + 2L * newSequences + 1 + (long) newSequences * newBlocks;
-    CudaBuffer larger = memory.allocateOwn(ints * Integer.BYTES, "batches");
-    if (buffer != null) {
-      buffer.close();
-    }
-    buffer = larger;
+    // None, if there is no room for more.
+    address = 0;
+    address = arrays.atLeast(ints * Integer.BYTES);
     rows = newRows;
     sequences = newSequences;
     blocks = newBlocks;
@@ -82,7 +88,7 @@ final class BatchUploader implements AutoCloseable {
   }
 
   private CudaBatch placed(Batch batch) {
-    long at = buffer.address();
+    long at = address;
     long row = (long) rows * Integer.BYTES;
     long rowStart = at + 3 * row;
     long contextLength = rowStart + (sequences + 1L) * Integer.BYTES;
@@ -99,8 +105,6 @@ final class BatchUploader implements AutoCloseable {
 
   @Override
   public void close() {
-    if (buffer != null) {
-      buffer.close();
-    }
+    arrays.close();
   }
 }

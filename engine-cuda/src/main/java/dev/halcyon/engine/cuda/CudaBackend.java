@@ -16,6 +16,7 @@ import dev.halcyon.engine.backend.Matrix;
 import dev.halcyon.engine.backend.Owned;
 import dev.halcyon.engine.backend.RopeLayout;
 import dev.halcyon.engine.backend.RopeTable;
+import dev.halcyon.engine.backend.StepLimits;
 import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.logits.HostBuffer;
 import dev.halcyon.engine.logits.LogitsType;
@@ -24,6 +25,7 @@ import dev.halcyon.engine.sampling.SampledToken;
 import dev.halcyon.engine.sampling.SamplingRow;
 import java.nio.FloatBuffer;
 import java.util.List;
+import java.util.function.Consumer;
 
 /**
  * The CUDA backend: checks arguments and hands addresses to the operation's own class. Operations
@@ -32,12 +34,14 @@ import java.util.List;
 final class CudaBackend implements Backend {
 
   private final DType activations;
+  private final boolean tuned;
   private final CudaContext context;
   private final CudaMemory memory;
   private final CudaHostMemory hostMemory;
   private final UploadRing uploads;
   private final WeightLoader weights;
-  private final BatchUploader batches;
+  private final Steps steps;
+  private final DeviceScratch rowNumbers;
   private final RowOps rowOps;
   private final NormOps norms;
   private final ConvertOps convert;
@@ -54,6 +58,7 @@ final class CudaBackend implements Backend {
   private CudaBackend(CudaDevice device, BackendOptions options, CubinCache cache, Owned owned) {
     this.owned = owned;
     activations = options.activationType();
+    tuned = !options.deterministic();
     context = new CudaContext(device);
     memory = own(new CudaMemory(context, options.memoryBytes()));
     // The context waits for all work, so it is closed before the pool and after all that is queued.
@@ -62,7 +67,8 @@ final class CudaBackend implements Backend {
     KernelLibrary library = own(new KernelLibrary(context, activations, cache));
     Launch launch = own(new Launch(context));
     uploads = own(new UploadRing(context));
-    batches = own(new BatchUploader(memory, uploads));
+    steps = own(new Steps(context, memory, uploads, options.graphs()));
+    rowNumbers = own(new DeviceScratch(memory, "row numbers"));
     weights = own(new WeightLoader(context, memory, activations, options.threads()));
     rowOps = new RowOps(library, launch, activations);
     norms = new NormOps(library, launch, activations);
@@ -157,7 +163,24 @@ final class CudaBackend implements Backend {
   public DeviceBatch upload(Batch batch) {
     context.enter();
     weights.release();
-    return batches.upload(batch, blockSize);
+    return steps.upload(batch, blockSize);
+  }
+
+  @Override
+  public void runStep(DeviceBatch batch, Consumer<DeviceBatch> body) {
+    context.enter();
+    steps.run(CudaBatch.of(batch), body);
+  }
+
+  @Override
+  public void warmUp(StepLimits limits, Consumer<Batch> step) {
+    context.enter();
+    steps.warmUp(limits, blockSize, tuned ? linear::tuning : Runnable::run, step);
+  }
+
+  /** The recorded steps. */
+  StepGraphs graphs() {
+    return steps.graphs();
   }
 
   @Override
@@ -334,11 +357,10 @@ final class CudaBackend implements Backend {
             "indices[" + i + "] = " + indices[i] + " is no row of x");
       }
     }
-    try (CudaBuffer list = memory.allocateOwn((long) count * Integer.BYTES, "row numbers")) {
-      if (count > 0) {
-        uploads.to(list.address()).ints(indices, 0, count).end();
-      }
-      rowOps.gather(from, cols, list.address(), count, to);
+    if (count > 0) {
+      long list = rowNumbers.atLeast((long) count * Integer.BYTES);
+      uploads.to(list).ints(indices, 0, count).end();
+      rowOps.gather(from, cols, list, count, to);
     }
   }
 

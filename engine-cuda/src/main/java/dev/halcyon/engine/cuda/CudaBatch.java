@@ -25,6 +25,12 @@ record CudaBatch(
     int tableStride)
     implements DeviceBatch {
 
+  /** The same arrays on the device, as those of another batch. */
+  CudaBatch with(Batch other) {
+    return new CudaBatch(
+        other, tokenIds, positions, slots, rowStart, contextLength, blockTables, tableStride);
+  }
+
   static CudaBatch of(DeviceBatch batch) {
     if (!(batch instanceof CudaBatch cuda)) {
       throw new IllegalArgumentException("batch is not one of the CUDA backend: " + batch);

@@ -13,6 +13,8 @@ import static org.bytedeco.cuda.global.cudart.cudaMemsetAsync;
 
 import dev.halcyon.engine.logits.DeviceMemory;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
 import org.bytedeco.cuda.cudart.CUmemPoolHandle_st;
 import org.bytedeco.cuda.cudart.cudaMemLocation;
@@ -43,6 +45,18 @@ final class CudaMemory implements DeviceMemory, AutoCloseable {
   private final AtomicLong used = new AtomicLong();
   private final AtomicLong own = new AtomicLong();
   private final AtomicLong peak = new AtomicLong();
+
+  /** Numbers what the backend allocates for itself. */
+  private final AtomicLong ownNumber = new AtomicLong();
+
+  /** How much of that a recorded step may use, and how much of it was freed since. */
+  private volatile long recordedOwn;
+
+  private volatile long recordedFreed;
+
+  /** The owner thread's, while it records: what may not be freed within a graph. */
+  private List<Long> freedWhileRecording;
+
   private boolean closing;
 
   /**
@@ -126,7 +140,7 @@ final class CudaMemory implements DeviceMemory, AutoCloseable {
     if (!reserve(bytes)) {
       throw new OutOfDeviceMemoryException(purpose, bytes, Math.max(0, capacity - used.get()));
     }
-    return allocateReserved(bytes, purpose, used);
+    return allocateReserved(bytes, purpose, used, () -> {});
   }
 
   /**
@@ -135,19 +149,54 @@ final class CudaMemory implements DeviceMemory, AutoCloseable {
    */
   CudaBuffer allocateOwn(long bytes, String purpose) {
     own.addAndGet(bytes);
-    return allocateReserved(bytes, purpose, own);
+    long number = ownNumber.incrementAndGet();
+    return allocateReserved(bytes, purpose, own, () -> ownFreed(number));
+  }
+
+  private void ownFreed(long number) {
+    if (number <= recordedOwn) {
+      context.gate().lock();
+      recordedFreed++;
+      context.gate().unlock();
+    }
+  }
+
+  /** Notes that a recorded step may use all that the backend holds for itself now. */
+  void markRecorded() {
+    recordedOwn = ownNumber.get();
+  }
+
+  /** Grows when something was freed that a recorded step may use. */
+  long recordedFreed() {
+    return recordedFreed;
+  }
+
+  /**
+   * Says that the owner thread, which holds the gate, records from now on, or no longer does.
+   * Nothing is allocated meanwhile, and what is freed is freed behind it.
+   */
+  void recording(boolean on) {
+    if (on) {
+      freedWhileRecording = new ArrayList<>();
+    } else {
+      List<Long> late = freedWhileRecording;
+      freedWhileRecording = null;
+      late.forEach(this::freeInOrder);
+    }
   }
 
   /**
    * @param account what the bytes were added to, and are taken from when they are free again
+   * @param freed called when they are
    */
-  private CudaBuffer allocateReserved(long bytes, String purpose, AtomicLong account) {
+  private CudaBuffer allocateReserved(
+      long bytes, String purpose, AtomicLong account, Runnable freed) {
     long address = 0;
     boolean done = bytes == 0;
     try {
       if (!done) {
         context.enter();
-        address = allocateFromPool(bytes);
+        address = allocateFromPool(bytes, purpose);
         done = address != 0;
       }
     } finally {
@@ -161,7 +210,14 @@ final class CudaMemory implements DeviceMemory, AutoCloseable {
     }
     peak.accumulateAndGet(used.get() + own.get(), Math::max);
     long held = address;
-    return CudaBuffer.of(held, bytes, purpose, () -> free(held, bytes, account));
+    return CudaBuffer.of(
+        held,
+        bytes,
+        purpose,
+        () -> {
+          freed.run();
+          free(held, bytes, account);
+        });
   }
 
   private boolean reserve(long bytes) {
@@ -177,10 +233,18 @@ final class CudaMemory implements DeviceMemory, AutoCloseable {
   }
 
   /** Returns 0 if there is no room, even after all that is cached went back to the device. */
-  private long allocateFromPool(long bytes) {
+  private long allocateFromPool(long bytes, String purpose) {
     context.gate().lock();
     try {
       requireOpen();
+      if (freedWhileRecording != null) {
+        throw new NotRecordableException(
+            "an operation allocates "
+                + bytes
+                + " bytes for "
+                + purpose
+                + " each time it is called");
+      }
       long address = tryAllocate(bytes);
       if (address == 0) {
         context.synchronize();
@@ -221,14 +285,22 @@ final class CudaMemory implements DeviceMemory, AutoCloseable {
       if (!context.closed() && !context.broken()) {
         context.enter();
         context.downloads().beforeReuse(address, bytes);
-        context.check(
-            cudaFreeAsync(new DevicePointer(address), context.compute()), "freeing device memory");
+        if (freedWhileRecording != null) {
+          freedWhileRecording.add(address);
+        } else {
+          freeInOrder(address);
+        }
       } else if (context.closed()) {
         freeAfterClose(address);
       }
     } finally {
       context.gate().unlock();
     }
+  }
+
+  private void freeInOrder(long address) {
+    context.check(
+        cudaFreeAsync(new DevicePointer(address), context.compute()), "freeing device memory");
   }
 
   /** The stream is gone, and all its work done: the last buffer's end is the pool's too. */

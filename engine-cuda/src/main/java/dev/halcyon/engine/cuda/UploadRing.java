@@ -4,11 +4,14 @@ import static org.bytedeco.cuda.global.cudart.cudaEventCreateWithFlags;
 import static org.bytedeco.cuda.global.cudart.cudaEventDestroy;
 import static org.bytedeco.cuda.global.cudart.cudaEventRecord;
 import static org.bytedeco.cuda.global.cudart.cudaEventSynchronize;
+import static org.bytedeco.cuda.global.cudart.cudaMemcpy2DAsync;
 import static org.bytedeco.cuda.global.cudart.cudaMemcpyAsync;
 
 import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.backend.Owned;
 import java.nio.ByteBuffer;
+import java.nio.IntBuffer;
+import java.util.function.IntUnaryOperator;
 import org.bytedeco.cuda.cudart.CUevent_st;
 import org.bytedeco.cuda.global.cudart;
 
@@ -118,6 +121,49 @@ final class UploadRing implements AutoCloseable {
       takeSlot();
     }
     return slot.block().bytes();
+  }
+
+  /**
+   * Copies the beginnings of rows of a table, all of them to the same column, and no more of the
+   * table than that.
+   *
+   * @param begin the table's address
+   * @param stride elements from row to row on the device
+   * @param width elements of a row that are copied, at most stride; what a row has no elements for
+   *     holds anything afterwards
+   * @param count how many elements a row has, at most width
+   */
+  void table(long begin, int stride, int width, int rows, int[][] from, IntUnaryOperator count) {
+    int atOnce = SLOT_BYTES / Integer.BYTES / width;
+    if (atOnce == 0) {
+      for (int row = 0; row < rows; row++) {
+        to(begin + (long) row * stride * Integer.BYTES)
+            .ints(from[row], 0, count.applyAsInt(row))
+            .end();
+      }
+      return;
+    }
+    for (int first = 0; first < rows; first += atOnce) {
+      takeSlot();
+      IntBuffer ints = slot.block().bytes().asIntBuffer();
+      int end = Math.min(rows, first + atOnce);
+      for (int row = first; row < end; row++) {
+        ints.position((row - first) * width).put(from[row], 0, count.applyAsInt(row));
+      }
+      long run = (long) width * Integer.BYTES;
+      context.check(
+          cudaMemcpy2DAsync(
+              to.at(begin + (long) first * stride * Integer.BYTES),
+              (long) stride * Integer.BYTES,
+              slot.block().address(),
+              run,
+              run,
+              end - first,
+              cudart.cudaMemcpyHostToDevice,
+              context.compute()),
+          "copying to the device");
+      context.check(cudaEventRecord(slot.done(), context.compute()), "copying to the device");
+    }
   }
 
   /** Sends what is left; all that was copied is there for what is called from now on. */

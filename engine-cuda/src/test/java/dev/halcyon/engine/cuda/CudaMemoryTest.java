@@ -86,6 +86,9 @@ class CudaMemoryTest {
           second.close();
         }
         assertThat(memory.reserved()).isGreaterThanOrEqualTo(2048 * MIB);
+        assertThat(memory.available())
+            .as("what the pool keeps can be allocated too")
+            .isBetween(2900 * MIB, 3072 * MIB);
         // What is kept is in two parts, so this needs the device.
         memory.allocate(2560 * MIB, "more than either part").close();
         assertThatThrownBy(() -> memory.allocate(4096 * MIB, "too much"))

@@ -80,6 +80,16 @@ public final class GpuBenchmark implements Callable<Integer> {
   private List<Integer> prefillTokens = List.of(512, 2000);
 
   @Option(
+      names = "--no-graphs",
+      description = "start every operation of a step anew, to see what recorded steps save")
+  private boolean noGraphs;
+
+  @Option(
+      names = "--deterministic",
+      description = "leave algorithms untimed, to see what choosing them by time gains")
+  private boolean deterministic;
+
+  @Option(
       names = "--runs",
       paramLabel = "N",
       description =
@@ -114,6 +124,8 @@ public final class GpuBenchmark implements Callable<Integer> {
             .model(checkpoint)
             .backend(BackendChoice.CUDA)
             .deviceIndex(device)
+            .deviceGraphs(!noGraphs)
+            .deterministic(deterministic)
             .maxBatchSize(most)
             .maxBatchTokens(Math.max(Math.max(most, longest), 2048))
             .prefixReuse(false)
