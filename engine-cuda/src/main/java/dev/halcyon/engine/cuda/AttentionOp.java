@@ -9,6 +9,7 @@ final class AttentionOp implements AutoCloseable {
 
   private static final int NO_WINDOW = 1 << 30;
 
+  private final TensorDecodeAttentionOp tensorDecode;
   private final DecodeAttentionOp decode;
   private final PrefillAttentionOp prefill;
 
@@ -19,6 +20,7 @@ final class AttentionOp implements AutoCloseable {
       Launch launch,
       UploadRing uploads,
       DType activations) {
+    tensorDecode = new TensorDecodeAttentionOp(context, memory, library, launch, activations);
     decode = new DecodeAttentionOp(memory, library, launch);
     prefill = new PrefillAttentionOp(context, memory, library, launch, uploads, activations);
   }
@@ -35,7 +37,9 @@ final class AttentionOp implements AutoCloseable {
       single |= count == 1;
       several |= count > 1;
     }
-    if (single) {
+    if (single && tensorDecode.suits(qkv, spec, kv, layer)) {
+      tensorDecode.run(batch, qkv, spec, kv, layer, out);
+    } else if (single) {
       decode.run(batch, qkv, spec, kv, layer, out);
     }
     if (several) {
@@ -56,6 +60,7 @@ final class AttentionOp implements AutoCloseable {
 
   @Override
   public void close() {
+    tensorDecode.close();
     decode.close();
     prefill.close();
   }

@@ -185,6 +185,18 @@ final class CudaMemory implements DeviceMemory, AutoCloseable {
     }
   }
 
+  /** As {@link #allocateOwn}, of zeros. */
+  CudaBuffer allocateOwnZeroed(long bytes, String purpose) {
+    CudaBuffer buffer = allocateOwn(bytes, purpose);
+    try {
+      zero(buffer);
+      return buffer;
+    } catch (RuntimeException | Error e) {
+      buffer.close();
+      throw e;
+    }
+  }
+
   /**
    * @param account what the bytes were added to, and are taken from when they are free again
    * @param freed called when they are

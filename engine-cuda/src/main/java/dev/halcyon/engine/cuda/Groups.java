@@ -6,7 +6,9 @@ import dev.halcyon.engine.backend.DType;
 final class Groups {
 
   private static final int BYTES = 16;
-  private static final int WARP = 32;
+
+  /** The threads of a warp. */
+  static final int WARP = 32;
 
   private Groups() {}
 

@@ -14,6 +14,7 @@ enum KernelSource {
   ROPE("rope.cu"),
   KV_TRANSFER("kv_transfer.cu"),
   ATTENTION_DECODE("attention_decode.cu"),
+  ATTENTION_DECODE_TENSOR("attention_decode_tensor.cu"),
   ATTENTION_PREFILL("attention_prefill.cu"),
   ATTENTION_TILED("attention_tiled.cu"),
   LOGPROBS("logprobs.cu"),
@@ -21,7 +22,14 @@ enum KernelSource {
 
   /** What sources include. */
   static final List<String> HEADERS =
-      List.of("halcyon.cuh", "softmax.cuh", "prefill.cuh", "ranks.cuh", "select.cuh", "draw.cuh");
+      List.of(
+          "halcyon.cuh",
+          "softmax.cuh",
+          "tensor.cuh",
+          "prefill.cuh",
+          "ranks.cuh",
+          "select.cuh",
+          "draw.cuh");
 
   private final String file;
 

@@ -12,6 +12,7 @@
 // where the keys of a tile of rows are cut into parts.
 #pragma once
 #include "softmax.cuh"
+#include "tensor.cuh"
 
 // What a block does: packed rows from firstRow on of a sequence, over keys from firstKey up to endKey,
 // both multiples of a tile. A tile of rows can be cut into parts by its keys; then each has a slot of
@@ -49,18 +50,6 @@ struct PrefillArgs {
   float scale;
   float softcap;
 };
-
-__device__ __forceinline__ u32 sharedAddress(const void* p) {
-  u32 address;
-  asm("{ .reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a; }" : "=r"(address) : "l"(p));
-  return address;
-}
-
-// Starts to copy 16 bytes to shared memory, or zeros where not `read`.
-__device__ __forceinline__ void copy16(u32 to, const void* from, bool read) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(read ? 16 : 0)
-               : "memory");
-}
 
 // Waits for the thread's own copies.
 __device__ __forceinline__ void awaitCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
