@@ -3,6 +3,7 @@ package dev.halcyon.engine.backend;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.halcyon.engine.DTypeChoice;
 import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.logits.FullLogits;
 import dev.halcyon.engine.logits.LogitsReduction;
@@ -16,6 +17,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
@@ -47,6 +49,12 @@ public abstract class LogitsReductionContractTest {
     DeviceBuffer buffer = backend.memory().allocate(4L * values.length, "a test");
     backend.write(values, 0, values.length, buffer, 0);
     return buffer;
+  }
+
+  /** Reduces float32 rows, and waits. */
+  private void reduce(DeviceBuffer logits, int rows, int cols, PromptLogprobs out, int firstEntry) {
+    backend.reduce(logits, LogitsType.F32, rows, cols, out, firstEntry);
+    backend.awaitReductions();
   }
 
   /** Requires every entry of a prompt whose rows were reduced from {@code values}. */
@@ -118,12 +126,80 @@ public abstract class LogitsReductionContractTest {
     float[] values = logits(rows, cols, cols);
     PromptLogprobs out = new PromptLogprobs(prompt(rows + 5, cols), topK, ranked);
     try (DeviceBuffer logits = buffer(values)) {
-      backend.reduce(logits, rows, cols, out, 3);
+      reduce(logits, rows, cols, out, 3);
       assertEntries(out, 3, rows, cols, values);
       float[] after = new float[values.length];
       backend.read(logits, LogitsType.F32, 0, after.length, after, 0);
       assertThat(after).as("the logits stay as they are").isEqualTo(values);
     }
+  }
+
+  @ParameterizedTest
+  @EnumSource(
+      value = LogitsType.class,
+      names = {"F16", "BF16"})
+  void rowsOf16BitsAreReducedAsTheyLie(LogitsType type) {
+    int rows = 3;
+    DType dtype = DType.valueOf(type.name());
+    BackendOptions options = new BackendOptions(2, 64L << 20, 1L << 20, 0, DTypeChoice.AUTO, dtype);
+    for (int cols : new int[] {2, 302, 9000, 70_002}) {
+      float[] values = new float[rows * cols];
+      Random random = new Random(cols);
+      for (int i = 0; i < values.length; i++) {
+        values[i] = (float) Math.rint(4 * random.nextGaussian()) / 2;
+      }
+      try (Backend narrow = open(options);
+          DeviceBuffer logits = narrow.memory().allocate(2L * values.length, "a test")) {
+        narrow.write(pairs(values, type), 0, values.length / 2, logits, 0);
+        PromptLogprobs out = new PromptLogprobs(prompt(rows + 1, cols), 2, true);
+        narrow.reduce(logits, type, rows, cols, out, 0);
+        narrow.awaitReductions();
+        assertEntries(out, 0, rows, cols, values);
+      }
+    }
+  }
+
+  /** Two elements of 16 bits in the place of each float32: they are no NaNs together. */
+  private static float[] pairs(float[] values, LogitsType type) {
+    float[] pairs = new float[values.length / 2];
+    for (int i = 0; i < pairs.length; i++) {
+      int low = half(values[2 * i], type);
+      pairs[i] = Float.intBitsToFloat(low | half(values[2 * i + 1], type) << 16);
+    }
+    return pairs;
+  }
+
+  /** Exact for small multiples of a half, none of which is subnormal. */
+  private static int half(float value, LogitsType type) {
+    int bits = Float.floatToRawIntBits(value);
+    if (type == LogitsType.BF16) {
+      return bits >>> 16;
+    }
+    // A half's exponent is biased by 15, a float's by 127.
+    int magnitude = Float.floatToRawIntBits(Math.abs(value) * 0x1p-112f) >>> 13;
+    return magnitude | bits >>> 16 & 0x8000;
+  }
+
+  @Test
+  void reductionsMayBeAwaitedTogetherAndTheirRowsOverwritten() {
+    int cols = 5000;
+    int calls = 40;
+    float[] values = logits(3 * calls, cols, 11);
+    PromptLogprobs out = new PromptLogprobs(prompt(3 * calls + 1, cols), 150, true);
+    PromptLogprobs other = new PromptLogprobs(prompt(2, cols), 0, false);
+    try (DeviceBuffer rows = backend.memory().allocate(12L * cols, "a test")) {
+      for (int call = 0; call < calls; call++) {
+        backend.write(values, 3 * call * cols, 3 * cols, rows, 0);
+        backend.reduce(rows, LogitsType.F32, 3, cols, out, 3 * call);
+        if (call == 7) {
+          backend.reduce(rows, LogitsType.F32, 1, cols, other, 0);
+        }
+      }
+    }
+    backend.awaitReductions();
+    assertEntries(out, 0, 3 * calls, cols, values);
+    assertEntries(other, 0, 1, cols, Arrays.copyOfRange(values, 21 * cols, 22 * cols));
+    backend.awaitReductions();
   }
 
   @Test
@@ -134,7 +210,7 @@ public abstract class LogitsReductionContractTest {
     float[] twice = Arrays.copyOf(values, 14);
     System.arraycopy(values, 0, twice, 7, 7);
     try (DeviceBuffer logits = buffer(twice)) {
-      backend.reduce(logits, 2, 7, out, 0);
+      reduce(logits, 2, 7, out, 0);
     }
     assertThat(out.rank(0)).isEqualTo(3);
     assertThat(out.rank(1)).isEqualTo(7);
@@ -159,7 +235,7 @@ public abstract class LogitsReductionContractTest {
     }
     PromptLogprobs out = new PromptLogprobs(prompt(5, cols), topK, true);
     try (DeviceBuffer logits = buffer(values)) {
-      backend.reduce(logits, 4, cols, out, 0);
+      reduce(logits, 4, cols, out, 0);
     }
     assertEntries(out, 0, 4, cols, values);
   }
@@ -178,7 +254,7 @@ public abstract class LogitsReductionContractTest {
     }
     PromptLogprobs out = new PromptLogprobs(new int[] {0, 77, 8, 5, 262_143, 1}, 2, true);
     try (DeviceBuffer logits = buffer(values)) {
-      backend.reduce(logits, 4, cols, out, 0);
+      reduce(logits, 4, cols, out, 0);
     }
     assertEntries(out, 0, 4, cols, values);
     // 262144 equal logits: 1 / 2^18 each.
@@ -201,7 +277,7 @@ public abstract class LogitsReductionContractTest {
       }
       backend.write(capped, 0, capped.length, rows, 0);
       PromptLogprobs out = new PromptLogprobs(prompt(3, cols), 4, true);
-      backend.reduce(rows, 2, cols, out, 0);
+      reduce(rows, 2, cols, out, 0);
       assertEntries(out, 0, 2, cols, capped);
     }
   }
@@ -230,17 +306,16 @@ public abstract class LogitsReductionContractTest {
   void reduceRefusesWhatCantBe() {
     PromptLogprobs out = new PromptLogprobs(new int[] {0, 1, 2, 9}, 1, false);
     try (DeviceBuffer logits = buffer(new float[12])) {
-      assertRefused(() -> backend.reduce(logits, 3, 5, out, 0));
-      assertRefused(() -> backend.reduce(logits, -1, 4, out, 0));
-      assertRefused(() -> backend.reduce(logits, 1, 0, out, 0));
-      assertRefused(() -> backend.reduce(logits, 3, 4, out, 2));
-      assertRefused(() -> backend.reduce(logits, 1, 4, out, -1));
+      assertRefused(() -> reduce(logits, 3, 5, out, 0));
+      assertRefused(() -> reduce(logits, -1, 4, out, 0));
+      assertRefused(() -> reduce(logits, 1, 0, out, 0));
+      assertRefused(() -> reduce(logits, 3, 4, out, 2));
+      assertRefused(() -> reduce(logits, 1, 4, out, -1));
       // Entry 2 scores token 9, entry 3 none yet.
-      assertRefused(() -> backend.reduce(logits, 1, 4, out, 2));
-      backend.reduce(logits, 1, 4, out, 3);
-      assertRefused(
-          () -> backend.reduce(logits, 1, 4, new PromptLogprobs(new int[] {0}, 5, false), 0));
-      backend.reduce(logits, 0, 4, out, 4);
+      assertRefused(() -> reduce(logits, 1, 4, out, 2));
+      reduce(logits, 1, 4, out, 3);
+      assertRefused(() -> reduce(logits, 1, 4, new PromptLogprobs(new int[] {0}, 5, false), 0));
+      reduce(logits, 0, 4, out, 4);
     }
   }
 

@@ -341,7 +341,18 @@ final class FailingBackend implements Backend, DeviceMemory {
   }
 
   @Override
-  public void reduce(DeviceBuffer logits, int rows, int cols, PromptLogprobs out, int firstEntry) {
+  public void reduce(
+      DeviceBuffer logits,
+      LogitsType type,
+      int rows,
+      int cols,
+      PromptLogprobs out,
+      int firstEntry) {
+    throw noCompute();
+  }
+
+  @Override
+  public void awaitReductions() {
     throw noCompute();
   }
 

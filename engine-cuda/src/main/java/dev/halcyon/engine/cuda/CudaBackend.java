@@ -459,15 +459,27 @@ final class CudaBackend implements Backend {
   }
 
   @Override
-  public void reduce(DeviceBuffer from, int rows, int cols, PromptLogprobs out, int firstEntry) {
+  public void reduce(
+      DeviceBuffer from, LogitsType type, int rows, int cols, PromptLogprobs out, int firstEntry) {
     out.requireReducible(rows, cols, firstEntry);
+    if (type != LogitsType.F32 && type != logitsType(activations)) {
+      throw new IllegalArgumentException(
+          "Rows to reduce are of float32 or of " + activations + ", not of " + type);
+    }
     context.enter();
     reduce.run(
-        CudaBuffer.address(from, elements(rows, cols), Float.BYTES, "from"),
+        CudaBuffer.address(from, elements(rows, cols), type.bytes(), "from"),
+        type,
         rows,
         cols,
         out,
         firstEntry);
+  }
+
+  @Override
+  public void awaitReductions() {
+    context.enter();
+    reduce.await();
   }
 
   @Override

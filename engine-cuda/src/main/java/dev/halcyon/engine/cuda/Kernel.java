@@ -26,14 +26,14 @@ final class Kernel {
     return function;
   }
 
-  /** Lets launches use up to this much dynamic shared memory, where it is more than 48 KiB. */
+  /**
+   * Lets launches use up to this much dynamic shared memory. Without it static and dynamic shared
+   * memory are limited to 48 KiB together.
+   */
   Kernel allowShared(CudaContext context, int bytes) {
-    if (bytes > SHARED_WITHOUT_ASKING) {
-      context.check(
-          cuFuncSetAttribute(
-              function, cudart.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
-          "giving " + name + " " + bytes + " bytes of shared memory");
-    }
+    context.check(
+        cuFuncSetAttribute(function, cudart.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
+        "giving " + name + " " + bytes + " bytes of shared memory");
     return this;
   }
 }

@@ -42,13 +42,13 @@ final class LogprobOps {
 
   private final Launch launch;
   private final Kernel scan;
-  private final Kernel results;
+  private final Kernel reduce;
   private final Kernel lists;
 
   LogprobOps(KernelLibrary library, Launch launch) {
     this.launch = launch;
     scan = library.kernel(KernelSource.LOGPROBS, "scan_rows");
-    results = library.kernel(KernelSource.LOGPROBS, "row_results");
+    reduce = library.kernel(KernelSource.LOGPROBS, "reduce_rows");
     lists = library.kernel(KernelSource.LOGPROBS, "row_lists");
   }
 
@@ -82,9 +82,13 @@ final class LogprobOps {
     words.i64(row).i32(flags).i32(-1).i32(0).f32(temperature).i64(0);
   }
 
-  /** Adds a job for {@link #scan} and {@link #results} on float32. */
-  static void job(Words words, long row, int target, int top, long result) {
-    words.i64(row).i32(WIDE | SUM).i32(target).i32(top).f32(0).i64(result);
+  /**
+   * Adds a job for {@link #reduce}.
+   *
+   * @param wide whether the row is of float32 in any case
+   */
+  static void job(Words words, long row, boolean wide, int target, int top, long result) {
+    words.i64(row).i32(wide ? WIDE | SUM : SUM).i32(target).i32(top).f32(0).i64(result);
   }
 
   /**
@@ -104,19 +108,22 @@ final class LogprobOps {
   }
 
   /**
-   * Writes the results of jobs that were scanned.
+   * Scans rows and writes the results of their jobs.
    *
+   * @param jobs the address of count jobs, at most 65,535
+   * @param scratch the address of {@code count * scanBytes(cols)} bytes
+   * @param done the address of an integer for each job: 0, and again afterwards
    * @param top the most tokens that any job wants of its row
    */
-  void results(long jobs, int count, int cols, long scratch, int top) {
+  void reduce(long jobs, int count, int cols, long scratch, long done, int top) {
     launch
-        .of(results)
+        .of(reduce)
         .address(jobs)
         .i32(cols)
         .address(scratch)
         .address(groups(scratch, count, cols))
-        .i32(parts(cols))
-        .run(count, SCAN_THREADS);
+        .address(done)
+        .run(parts(cols), count, 1, SCAN_THREADS, 0);
     if (isLong(top, cols)) {
       launch.of(lists).address(jobs).i32(cols).run(count, SELECT_THREADS);
     }

@@ -1,48 +1,80 @@
 package dev.halcyon.engine.cuda;
 
+import dev.halcyon.engine.logits.LogitsType;
 import dev.halcyon.engine.logits.PromptLogprobs;
 import dev.halcyon.engine.logits.RankKeys;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
 
 /**
- * Rows of float32 logits to prompt logprobs. The device finds sums, ranks and the most likely
- * tokens; a row's result of 32 bytes, and 8 for each of its top tokens, goes to the host, which
- * takes the logarithms. Exponentials are of float32, added up in double precision.
+ * Rows of logits to prompt logprobs. The device finds sums, ranks and the most likely tokens; a
+ * row's result of 32 bytes, and 8 for each of its top tokens, goes to the host, which takes the
+ * logarithms. Exponentials are of float32; those of 32 elements are added up pairwise in float32,
+ * and these sums in double precision.
  *
- * <p>Scratch on the device: about 270 bytes for 1,024 columns of a row, and at most {@link
- * #SCRATCH_BYTES} unless a single row needs more.
+ * <p>Results wait on the device until somebody asks for them, so that the host need not wait
+ * between projections. Scratch on the device: about 270 bytes for 1,024 columns of a row, and at
+ * most {@link #SCRATCH_BYTES} unless a single row needs more; {@link #RESULT_BYTES} of results, or
+ * those of one wave.
  */
 final class ReduceOp implements AutoCloseable {
 
-  private static final long SCRATCH_BYTES = 4L << 20;
+  /** 128 rows of 131072 columns. */
+  private static final long SCRATCH_BYTES = 4608L << 10;
+
+  private static final long RESULT_BYTES = 512L << 10;
+
+  private static final int MOST_JOBS = 4096;
 
   private final LogprobOps logprobs;
   private final UploadRing uploads;
+  private final CudaMemory memory;
   private final DeviceScratch scratch;
-  private final ResultBlock results;
+  private final DeviceScratch results;
+  private final ResultBlock block;
   private final Words words = new Words();
+  private final List<Wave> waves = new ArrayList<>();
+  private CudaBuffer counters;
+  private long written;
+
+  /**
+   * Rows whose results wait on the device.
+   *
+   * @param at where they begin among the results
+   */
+  private record Wave(PromptLogprobs out, int firstEntry, int rows, long at) {
+
+    int rowBytes() {
+      return resultBytes(out.topK());
+    }
+  }
 
   ReduceOp(LogprobOps logprobs, CudaContext context, CudaMemory memory, UploadRing uploads) {
     this.logprobs = logprobs;
     this.uploads = uploads;
+    this.memory = memory;
     scratch = new DeviceScratch(memory, "logprob reduction");
-    results = new ResultBlock(context);
+    results = new DeviceScratch(memory, "results of logprob reductions");
+    block = new ResultBlock(context);
   }
 
   /**
-   * Reduces rows; the entries are set on return.
+   * Starts to reduce rows; {@link #await} sets their entries.
    *
+   * @param type float32 or that of activations
    * @throws dev.halcyon.engine.logits.OutOfDeviceMemoryException if there is no room for scratch
    */
-  void run(long logits, int rows, int cols, PromptLogprobs out, int firstEntry) {
-    long rowBytes =
-        LogprobOps.scanBytes(cols) + LogprobOps.JOB_BYTES + (long) resultBytes(out.topK());
-    int wave = (int) Math.max(1, Math.min(rows, SCRATCH_BYTES / rowBytes));
-    long memory = scratch.atLeast(wave * rowBytes);
-    for (int done = 0; done < rows; done += wave) {
-      int count = Math.min(wave, rows - done);
-      long from = logits + (long) done * cols * Float.BYTES;
-      reduce(from, count, cols, out, firstEntry + done, memory);
+  void run(long logits, LogitsType type, int rows, int cols, PromptLogprobs out, int firstEntry) {
+    int resultBytes = resultBytes(out.topK());
+    long rowBytes = LogprobOps.scanBytes(cols) + LogprobOps.JOB_BYTES;
+    long most = Math.min(MOST_JOBS, Math.min(SCRATCH_BYTES / rowBytes, RESULT_BYTES / resultBytes));
+    int count = (int) Math.max(1, Math.min(rows, most));
+    long jobs = scratch.atLeast(count * rowBytes);
+    reserveResults((long) count * resultBytes);
+    for (int done = 0; done < rows; done += count) {
+      Wave wave = wave(out, firstEntry + done, Math.min(count, rows - done));
+      start(logits + (long) done * cols * type.bytes(), type, cols, wave, jobs);
     }
   }
 
@@ -50,27 +82,64 @@ final class ReduceOp implements AutoCloseable {
     return LogprobOps.RESULT_BYTES + top * Long.BYTES;
   }
 
-  private void reduce(
-      long logits, int rows, int cols, PromptLogprobs out, int firstEntry, long memory) {
-    long scan = memory + (long) rows * LogprobOps.JOB_BYTES;
-    long result = scan + rows * LogprobOps.scanBytes(cols);
-    int each = resultBytes(out.topK());
+  /** Makes room for the results of a wave, behind those that wait if it can be there. */
+  private void reserveResults(long bytes) {
+    if (bytes > RESULT_BYTES) {
+      // They would be gone if the memory had to grow.
+      await();
+    }
+    results.atLeast(Math.max(RESULT_BYTES, bytes));
+    if (counters == null) {
+      counters = memory.allocateOwnZeroed((long) MOST_JOBS * Integer.BYTES, "counters of rows");
+    }
+  }
+
+  private Wave wave(PromptLogprobs out, int firstEntry, int rows) {
+    long bytes = (long) rows * resultBytes(out.topK());
+    if (written > 0 && written + bytes > Math.max(RESULT_BYTES, bytes)) {
+      await();
+    }
+    Wave wave = new Wave(out, firstEntry, rows, written);
+    written += bytes;
+    waves.add(wave);
+    return wave;
+  }
+
+  private void start(long logits, LogitsType type, int cols, Wave wave, long jobs) {
+    int rows = wave.rows();
+    long scan = jobs + (long) rows * LogprobOps.JOB_BYTES;
+    long result = results.atLeast(0) + wave.at();
     words.clear();
     for (int row = 0; row < rows; row++) {
       LogprobOps.job(
           words,
-          logits + (long) row * cols * Float.BYTES,
-          Math.max(-1, out.target(firstEntry + row)),
-          out.topK(),
-          result + (long) row * each);
+          logits + (long) row * cols * type.bytes(),
+          type == LogitsType.F32,
+          Math.max(-1, wave.out().target(wave.firstEntry() + row)),
+          wave.out().topK(),
+          result + (long) row * wave.rowBytes());
     }
-    uploads.to(memory).ints(words.array(), 0, words.size()).end();
-    logprobs.scan(memory, rows, cols, scan);
-    logprobs.results(memory, rows, cols, scan, out.topK());
-    // Complete from here on: the copy waits for the kernels, and the host for the copy.
-    ByteBuffer read = results.download(result, rows * each);
-    for (int row = 0; row < rows; row++) {
-      setEntry(read, row * each, out, firstEntry + row);
+    uploads.to(jobs).ints(words.array(), 0, words.size()).end();
+    logprobs.reduce(jobs, rows, cols, scan, counters.address(), wave.out().topK());
+  }
+
+  /** Waits for all that was started, and sets its entries. */
+  void await() {
+    if (waves.isEmpty()) {
+      return;
+    }
+    try {
+      // The copy waits for the kernels, and the host for the copy.
+      ByteBuffer read = block.download(results.atLeast(0), (int) written);
+      for (Wave wave : waves) {
+        for (int row = 0; row < wave.rows(); row++) {
+          int at = (int) wave.at() + row * wave.rowBytes();
+          setEntry(read, at, wave.out(), wave.firstEntry() + row);
+        }
+      }
+    } finally {
+      waves.clear();
+      written = 0;
     }
   }
 
@@ -102,7 +171,12 @@ final class ReduceOp implements AutoCloseable {
 
   @Override
   public void close() {
+    if (counters != null) {
+      counters.close();
+      counters = null;
+    }
     scratch.close();
     results.close();
+    block.close();
   }
 }

@@ -97,7 +97,7 @@ public final class ContextLogits implements AutoCloseable {
 
   /** Takes the next rows, which were projected to where they stay. */
   void acceptInPlace(int rows) {
-    reduce(full, scored, rows, null);
+    reduce(full, scored, rows);
     scored += rows;
   }
 
@@ -105,19 +105,26 @@ public final class ContextLogits implements AutoCloseable {
    * Takes the next rows.
    *
    * @param rows as a head put them out
-   * @param scratch float32 rows on the device for their conversion; null to do without
+   * @param scratch float32 rows on the device for their way to the host; null to do without
    */
   void accept(DeviceRows rows, DeviceBuffer scratch) {
     if (full != null && rows.type() != LogitsType.F32 && full.onDevice()) {
       convertInto(full, rows);
-      reduce(full, scored, rows.rows(), null);
+      reduce(full, scored, rows.rows());
     } else {
       if (full != null) {
         store(rows, scratch);
       }
-      reduce(rows, 0, rows.rows(), scratch);
+      reduce(rows, 0, rows.rows());
     }
     scored += rows.rows();
+  }
+
+  /** Waits until the logprobs of all rows that are there are set. */
+  void awaitLogprobs() {
+    if (logprobs != null) {
+      device.awaitReductions();
+    }
   }
 
   private void convertInto(FullLogits storage, DeviceRows rows) {
@@ -148,12 +155,13 @@ public final class ContextLogits implements AutoCloseable {
     }
   }
 
-  private void reduce(LogitsRows from, int firstRow, int rows, DeviceBuffer scratch) {
+  private void reduce(LogitsRows from, int firstRow, int rows) {
     if (logprobs == null) {
       return;
     }
-    reduction.reduce(from, firstRow, rows, scratch, logprobs, scored);
+    reduction.reduce(from, firstRow, rows, logprobs, scored);
     if (scored + rows == promptLength) {
+      device.awaitReductions();
       float[] last = new float[vocabSize];
       from.read(firstRow + rows - 1, last);
       logprobs.retainLast(last);

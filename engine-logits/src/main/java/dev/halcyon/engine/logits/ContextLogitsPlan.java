@@ -18,15 +18,17 @@ public final class ContextLogitsPlan implements AutoCloseable {
   public static final int RESIDENT_ROWS = ResidentWorkspace.ROWS;
 
   /**
-   * The most memory that optional buffers take. Each projection reads all of the head's weights, so
-   * more rows at a time cost less a row.
+   * The most memory that optional buffers of a head that puts out float32 take. Each projection
+   * reads all of the head's weights, so more rows at a time cost less a row; this much and the
+   * resident workspace of a head of 131072 entries are 64 MiB.
    */
   public static final long OPTIONAL_BYTES = 48L << 20;
 
-  /** What they and the resident workspace are to take together, if that leaves them the least. */
-  private static final long PROJECTION_BYTES = 64L << 20;
-
-  private static final long LEAST_OPTIONAL_BYTES = 40L << 20;
+  /**
+   * The same for a head that puts out 16 bits, as on a GPU: 256 rows of 131072 entries, a product
+   * that is bound by arithmetic there and not by reading weights.
+   */
+  public static final long NARROW_OPTIONAL_BYTES = 64L << 20;
 
   private static final Logger LOG = LoggerFactory.getLogger(ContextLogitsPlan.class);
 
@@ -157,6 +159,7 @@ public final class ContextLogitsPlan implements AutoCloseable {
     } else {
       projectInChunks(target, chunk, rows, lastRow);
     }
+    target.awaitLogprobs();
   }
 
   /** Full path: every row at once, in the head's type. */
@@ -248,8 +251,7 @@ public final class ContextLogitsPlan implements AutoCloseable {
   }
 
   private long optionalBytes() {
-    long left = PROJECTION_BYTES - workspaceBytes(head, ranks);
-    return Math.min(OPTIONAL_BYTES, Math.max(LEAST_OPTIONAL_BYTES, left));
+    return head.outputType() == LogitsType.F32 ? OPTIONAL_BYTES : NARROW_OPTIONAL_BYTES;
   }
 
   private void copyLast(DeviceRows rows, DeviceBuffer last) {

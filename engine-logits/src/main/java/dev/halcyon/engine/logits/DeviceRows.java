@@ -11,7 +11,7 @@ record DeviceRows(
 
   @Override
   public DeviceBuffer onDevice(int row, int count) {
-    return type == LogitsType.F32 ? slice(row, count) : null;
+    return slice(row, count);
   }
 
   @Override

@@ -129,6 +129,11 @@ public final class FullLogits implements AutoCloseable, LogitsRows {
   }
 
   @Override
+  public LogitsType type() {
+    return LogitsType.F32;
+  }
+
+  @Override
   public int vocabSize() {
     return vocabSize;
   }

@@ -55,12 +55,18 @@ public interface LogitsDevice {
 
   /**
    * Reduces rows of logits to what a caller of prompt logprobs gets: for row r, entry {@code
-   * firstEntry + r} of {@code out} is set. Complete on return. The reduction is a log-softmax in
+   * firstEntry + r} of {@code out} is set once {@link #awaitReductions} returns. The rows may be
+   * overwritten or freed before that, by operations called later. The reduction is a log-softmax in
    * float32 with the maximum subtracted.
    *
-   * @param logits [rows, cols] float32
-   * @throws OutOfDeviceMemoryException if the device has no room for the reduction; no entry counts
-   *     as set then, and the caller repeats it on the host
+   * @param logits [rows, cols]
+   * @param type float32, or what heads on this device put out
+   * @throws OutOfDeviceMemoryException if the device has no room for the reduction; no entry of
+   *     these rows counts as set then, and the caller repeats it on the host
    */
-  void reduce(DeviceBuffer logits, int rows, int cols, PromptLogprobs out, int firstEntry);
+  void reduce(
+      DeviceBuffer logits, LogitsType type, int rows, int cols, PromptLogprobs out, int firstEntry);
+
+  /** Waits for all reductions called so far: their entries are set on return. */
+  void awaitReductions();
 }

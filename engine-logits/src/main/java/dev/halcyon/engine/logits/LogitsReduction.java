@@ -1,12 +1,12 @@
 package dev.halcyon.engine.logits;
 
 /**
- * Reduces rows of logits that are already there to prompt logprobs: on the device, in chunks of
- * bounded scratch memory, each repeated on the host if the device has no room for it.
+ * Reduces rows of logits that are already there to prompt logprobs: on the device, rows of the host
+ * in chunks of bounded scratch memory, each repeated on the host if the device has no room for it.
  */
 public final class LogitsReduction {
 
-  /** The most float32 scratch that a chunk takes on the device. */
+  /** The most scratch that rows of the host take on the device. */
   public static final long SCRATCH_BYTES = 16L << 20;
 
   private final LogitsDevice device;
@@ -31,7 +31,11 @@ public final class LogitsReduction {
               + " rows of logits, has "
               + out.entries());
     }
-    reduce(logits, 0, logits.rows(), null, out, 0);
+    int chunk = chunkRows(logits.vocabSize());
+    for (int row = 0; row < logits.rows(); row += chunk) {
+      reduce(logits, row, Math.min(chunk, logits.rows() - row), out, row);
+    }
+    device.awaitReductions();
     if (out.target(logits.rows() - 1) == PromptLogprobs.UNKNOWN) {
       float[] last = new float[logits.vocabSize()];
       logits.read(logits.rows() - 1, last);
@@ -39,53 +43,36 @@ public final class LogitsReduction {
     }
   }
 
-  /** The rows of a chunk: as many as fit into the scratch memory, at least one. */
+  /** The rows of a chunk from the host: as many as fit into the scratch memory, at least one. */
   static int chunkRows(int vocabSize) {
     return (int) Math.max(1, SCRATCH_BYTES / FullLogits.bytes(1, vocabSize));
   }
 
-  /**
-   * Reduces some rows.
-   *
-   * @param scratch float32 rows on the device for rows that don't lie there as such; null to
-   *     allocate them
-   */
-  void reduce(
-      LogitsRows logits,
-      int firstRow,
-      int rows,
-      DeviceBuffer scratch,
-      PromptLogprobs out,
-      int firstEntry) {
-    int chunk =
-        scratch == null
-            ? chunkRows(logits.vocabSize())
-            : (int) (scratch.bytes() / FullLogits.bytes(1, logits.vocabSize()));
+  /** Reduces some rows; the device's reductions are to be awaited. */
+  void reduce(LogitsRows logits, int firstRow, int rows, PromptLogprobs out, int firstEntry) {
+    int chunk = chunkRows(logits.vocabSize());
     int done = 0;
     while (done < rows) {
       int row = firstRow + done;
-      int count = Math.min(Math.min(chunk, rows - done), logits.contiguous(row));
+      int there = Math.min(rows - done, logits.contiguous(row));
+      int count = logits.onDevice(row, there) == null ? Math.min(chunk, there) : there;
       int entry = firstEntry + done;
-      logits.whileOpen(() -> reduceChunk(logits, row, count, scratch, out, entry));
+      logits.whileOpen(() -> reduceChunk(logits, row, count, out, entry));
       done += count;
     }
   }
 
-  private void reduceChunk(
-      LogitsRows logits, int row, int count, DeviceBuffer scratch, PromptLogprobs out, int entry) {
+  private void reduceChunk(LogitsRows logits, int row, int count, PromptLogprobs out, int entry) {
     int vocabSize = logits.vocabSize();
     try {
       DeviceBuffer there = logits.onDevice(row, count);
       if (there != null) {
-        device.reduce(there, count, vocabSize, out, entry);
-      } else if (scratch != null) {
-        logits.load(row, count, scratch);
-        device.reduce(scratch, count, vocabSize, out, entry);
+        device.reduce(there, logits.type(), count, vocabSize, out, entry);
       } else {
         try (DeviceBuffer own =
             device.memory().allocate(FullLogits.bytes(count, vocabSize), "logprob reduction")) {
           logits.load(row, count, own);
-          device.reduce(own, count, vocabSize, out, entry);
+          device.reduce(own, logits.type(), count, vocabSize, out, entry);
         }
       }
     } catch (OutOfDeviceMemoryException e) {

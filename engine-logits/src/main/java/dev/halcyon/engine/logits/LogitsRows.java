@@ -9,8 +9,11 @@ interface LogitsRows {
   /** The elements of a row. */
   int vocabSize();
 
+  /** The type of what {@link #onDevice} gives. */
+  LogitsType type();
+
   /**
-   * Rows as they lie on the device in float32, or null if they don't.
+   * Rows as they lie on the device, or null if they don't.
    *
    * @param count at most {@link #contiguous(int)}
    */

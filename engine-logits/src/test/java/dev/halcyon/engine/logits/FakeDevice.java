@@ -18,6 +18,7 @@ final class FakeDevice implements LogitsDevice {
   final List<String> log = new ArrayList<>();
 
   private final Queue<Runnable> pending = new ArrayDeque<>();
+  private final List<Runnable> reduced = new ArrayList<>();
   private boolean reductionAllocates;
 
   /** Lets a reduction allocate device memory of its own, and spoil its entries if it can't. */
@@ -156,7 +157,13 @@ final class FakeDevice implements LogitsDevice {
   }
 
   @Override
-  public void reduce(DeviceBuffer logits, int rows, int cols, PromptLogprobs out, int firstEntry) {
+  public void reduce(
+      DeviceBuffer logits,
+      LogitsType type,
+      int rows,
+      int cols,
+      PromptLogprobs out,
+      int firstEntry) {
     if (reductionAllocates) {
       try {
         memory.allocate(rows * 12L, "reduction").close();
@@ -169,10 +176,26 @@ final class FakeDevice implements LogitsDevice {
       }
     }
     log.add("reduce " + rows);
-    float[] row = new float[cols];
-    for (int i = 0; i < rows; i++) {
-      read(logits, LogitsType.F32, (long) i * cols, cols, row, 0);
-      new RowLogprobs(row).setEntry(out, firstEntry + i);
-    }
+    enqueue(
+        () ->
+            FakeMemory.use(
+                logits,
+                source -> {
+                  for (int i = 0; i < rows; i++) {
+                    float[] row = new float[cols];
+                    for (int j = 0; j < cols; j++) {
+                      row[j] = Elements.get(source, (i * cols + j) * type.bytes(), type);
+                    }
+                    int entry = firstEntry + i;
+                    reduced.add(() -> new RowLogprobs(row).setEntry(out, entry));
+                  }
+                }));
+  }
+
+  @Override
+  public void awaitReductions() {
+    complete();
+    reduced.forEach(Runnable::run);
+    reduced.clear();
   }
 }

@@ -106,13 +106,20 @@ class RowCountsTest {
 
   /**
    * 48 MiB hold 1536 float32 rows of 2^13 entries, 32 KiB each; and 24 of 2^19 entries, 2 MiB each,
-   * which is less than the 32 resident ones.
+   * which is less than the 32 resident ones. 64 MiB hold 2048 rows of 2^14 entries of 16 bits, and
+   * 32 of 2^20 entries.
    */
   @ParameterizedTest
-  @CsvSource({"13, 1600, 1536, 64", "19, 33, 32, 1"})
-  void optionalBuffersAreBounded(int log2OfEntries, int rows, int first, int second) {
+  @CsvSource({
+    "F32, 13, 1600, 1536, 64, 48",
+    "F32, 19, 33, 32, 1, 0",
+    "BF16, 14, 2100, 2048, 52, 64",
+    "F16, 20, 33, 32, 1, 0"
+  })
+  void optionalBuffersAreBounded(
+      LogitsType type, int log2OfEntries, int rows, int first, int second, long mebibytes) {
     FakeDevice device = new FakeDevice();
-    FakeHead head = FakeHead.whole(device, LogitsType.F32, 1 << log2OfEntries).silent();
+    FakeHead head = FakeHead.whole(device, type, 1 << log2OfEntries).silent();
     try (ContextLogitsPlan plan = new ContextLogitsPlan(head, device, RankGroup.single());
         DeviceBuffer hidden = device.memory().allocate(4L * FakeHead.HIDDEN * rows, "hidden");
         ContextLogits target = plan.open("wide", rows, false, null)) {
@@ -122,7 +129,7 @@ class RowCountsTest {
       List<Long> requests = device.memory.account.requests();
       assertThat(requests.subList(calls, requests.size()))
           .as("allocated for it")
-          .isEqualTo(first > 32 ? List.of(48L << 20) : List.of());
+          .isEqualTo(mebibytes > 0 ? List.of(mebibytes << 20) : List.of());
     }
   }
 

@@ -85,8 +85,19 @@ final class PeakDevice implements LogitsDevice {
   }
 
   @Override
-  public void reduce(DeviceBuffer logits, int rows, int cols, PromptLogprobs out, int firstEntry) {
-    device.reduce(logits, rows, cols, out, firstEntry);
+  public void reduce(
+      DeviceBuffer logits,
+      LogitsType type,
+      int rows,
+      int cols,
+      PromptLogprobs out,
+      int firstEntry) {
+    device.reduce(logits, type, rows, cols, out, firstEntry);
+  }
+
+  @Override
+  public void awaitReductions() {
+    device.awaitReductions();
   }
 
   private static final class PeakMemory implements DeviceMemory {

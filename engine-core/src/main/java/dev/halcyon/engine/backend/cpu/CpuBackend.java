@@ -327,8 +327,14 @@ final class CpuBackend implements Backend {
   }
 
   @Override
-  public void reduce(DeviceBuffer from, int rows, int cols, PromptLogprobs out, int firstEntry) {
-    logits.reduce(from, rows, cols, out, firstEntry);
+  public void reduce(
+      DeviceBuffer from, LogitsType type, int rows, int cols, PromptLogprobs out, int firstEntry) {
+    logits.reduce(from, type, rows, cols, out, firstEntry);
+  }
+
+  @Override
+  public void awaitReductions() {
+    // Every operation is complete when it returns.
   }
 
   @Override

@@ -126,14 +126,20 @@ final class LogitsOps {
         });
   }
 
-  void reduce(DeviceBuffer logits, int rows, int cols, PromptLogprobs out, int firstEntry) {
+  void reduce(
+      DeviceBuffer logits,
+      LogitsType type,
+      int rows,
+      int cols,
+      PromptLogprobs out,
+      int firstEntry) {
     out.requireReducible(rows, cols, firstEntry);
-    FloatBuffer values = floats(logits, (long) rows * cols, "logits");
+    bytes(logits, (long) rows * cols, type.bytes(), "logits");
     pool.run(
         rows,
         (row, worker) -> {
           float[] own = scratch[worker].logits(cols);
-          values.get(row * cols, own);
+          read(logits, type, (long) row * cols, cols, own, 0);
           float max = kernels.max(own, cols);
           double logOfSum = Math.log(kernels.sumOfExp(own, cols, max));
           new RowLogprobs(own, max, logOfSum).setEntry(out, firstEntry + row);

@@ -1,8 +1,46 @@
 // Log-softmax, ranks and the most likely tokens of rows of logits: one pass over each row, by as
-// many blocks as it has parts, then a block that puts a row's parts together.
+// many blocks as it has parts. Of a row that is reduced, the last block to be done puts the parts
+// together.
 #include "select.cuh"
 
-template <typename T>
+// A part's sums, in the first thread of a block. All threads call it.
+__device__ __forceinline__ void writeSums(
+    double sum, double heated, int before, bool nan, u64 best, Part* out) {
+  __shared__ Part warps[SCAN_THREADS / 32];
+#pragma unroll
+  for (int step = 16; step > 0; step >>= 1) {
+    sum += __shfl_xor_sync(FULL_WARP, sum, step);
+    heated += __shfl_xor_sync(FULL_WARP, heated, step);
+    before += __shfl_xor_sync(FULL_WARP, before, step);
+  }
+  bool anyNan = __any_sync(FULL_WARP, nan);
+  if ((threadIdx.x & 31) == 0) {
+    warps[threadIdx.x >> 5] = Part{sum, heated, best, before, anyNan};
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int i = 1; i < SCAN_THREADS / 32; i++) {
+      sum += warps[i].sum;
+      heated += warps[i].heated;
+      before += warps[i].before;
+      anyNan |= warps[i].nan != 0;
+    }
+    *out = Part{sum, heated, best, before, anyNan};
+  }
+}
+
+// The sum of a thread's elements, rounded as often as it has levels.
+template <int N>
+__device__ __forceinline__ float pairwise(const float* x) {
+  if constexpr (N == 1) {
+    return *x;
+  } else {
+    return pairwise<N / 2>(x) + pairwise<N / 2>(x + N / 2);
+  }
+}
+
+// Inside: each id of the part is one of the row.
+template <bool INSIDE, typename T>
 __device__ __forceinline__ void scanPart(
     const Row<T>& row, const Job& job, int part, Part* out, u64* groups) {
   float x[SCAN_EACH];
@@ -17,45 +55,58 @@ __device__ __forceinline__ void scanPart(
   }
   bool counts = job.target >= 0;
   u64 target = counts ? keyOf(rankOf(row.at(job.target)), job.target) : 0;
-  u64 best = NO_KEY;
+  u32 bestRank = NO_RANK;
+  int bestAt = -1;
   int before = 0;
-  int nan = 0;
+  bool nan = false;
 #pragma unroll
   for (int e = 0; e < SCAN_EACH; e++) {
     int id = row.idOf(part, threadIdx.x, e);
-    if (row.has(id)) {
-      u64 key = keyOf(rankOf(x[e]), id);
-      best = lesser(best, key);
-      before += key < target;
+    if (INSIDE || row.has(id)) {
+      u32 rank = rankOf(x[e]);
+      // Ids ascend, so the first of equal ones stays.
+      bool better = rank < bestRank || bestAt < 0 && !INSIDE;
+      bestRank = better ? rank : bestRank;
+      bestAt = better ? e : bestAt;
+      before += keyOf(rank, id) < target;
       nan |= x[e] != x[e];
     }
   }
-  groups[threadIdx.x] = best;
+  u64 best = bestAt < 0 ? NO_KEY : keyOf(bestRank, row.idOf(part, threadIdx.x, bestAt));
+  if (groups != nullptr) {
+    groups[threadIdx.x] = best;
+  }
   best = blockLeast(best);
   float max = logitOf(best);
-  double sum = 0.0;
+  float sum = 0.0f;
   double heated = 0.0;
   if (max > -infinity()) {
-    if ((job.flags & SUM) != 0) {
-#pragma unroll
-      for (int e = 0; e < SCAN_EACH; e++) {
-        // What the row lacks is negative infinity, and adds nothing.
-        sum += expf(x[e] - max);
-      }
-    }
     if (job.temperature > 0.0f) {
 #pragma unroll
       for (int e = 0; e < SCAN_EACH; e++) {
         heated += expf((x[e] - max) / job.temperature);
       }
     }
+    if ((job.flags & SUM) != 0) {
+#pragma unroll
+      for (int e = 0; e < SCAN_EACH; e++) {
+        // What the row lacks is negative infinity, and adds nothing.
+        x[e] = expf(x[e] - max);
+      }
+      sum = pairwise<SCAN_EACH>(x);
+    }
   }
-  sum = blockTotal(sum);
-  heated = blockTotal(heated);
-  before = blockTotal(before);
-  nan = blockTotal(nan);
-  if (threadIdx.x == 0) {
-    *out = Part{sum, heated, best, before, nan};
+  writeSums(sum, heated, before, nan, best, out);
+}
+
+template <typename T>
+__device__ __forceinline__ void scanPart(
+    const Row<T>& row, const Job& job, int part, Part* out, u64* groups) {
+  int first = row.idOf(part, 0, 0);
+  if (first >= 0 && first <= row.cols - SCAN_PART) {
+    scanPart<true>(row, job, part, out, groups);
+  } else {
+    scanPart<false>(row, job, part, out, groups);
   }
 }
 
@@ -70,33 +121,59 @@ extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
   });
 }
 
-// A block for each job. Lists of up to LIST are sorted, longer ones left to row_lists.
-extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
-    row_results(const Job* jobs, int cols, const Part* parts, const u64* groups, int count) {
-  __shared__ ListScratch scratch;
-  const Job& job = jobs[blockIdx.x];
-  Totals totals = combine(parts + u64(blockIdx.x) * count, count, 1.0f);
+// Puts the parts of a row together. All threads of a block call it.
+template <typename T>
+__device__ __forceinline__ void writeResult(
+    const Row<T>& row, const Job& job, const Part* parts, const u64* groups, ListScratch& scratch) {
+  int count = gridDim.x;
+  Totals totals = combine(parts, count, 1.0f);
   Result* result = reinterpret_cast<Result*>(job.result);
-  withRow(reinterpret_cast<const void*>(job.row), (job.flags & WIDE) != 0, cols, [&](auto row) {
-    if (threadIdx.x == 0) {
-      float logit = job.target >= 0 ? row.at(job.target) : 0.0f;
-      *result = Result{totals.sum, totals.max, logit, totals.before, -1, 0, 0};
+  if (threadIdx.x == 0) {
+    float logit = job.target >= 0 ? row.at(job.target) : 0.0f;
+    *result = Result{totals.sum, totals.max, logit, totals.before, -1, 0, 0};
+  }
+  if (groups != nullptr) {
+    int found = bestOfRow(row, groups, count, job.top, scratch);
+    u64* keys = reinterpret_cast<u64*>(result + 1);
+    if (threadIdx.x < found) {
+      keys[threadIdx.x] = scratch.top[threadIdx.x];
     }
-    if (job.top > 0 && job.top <= LIST && count <= LIST_PARTS) {
-      const u64* own = groups + u64(blockIdx.x) * count * SCAN_THREADS;
-      int found = bestOfRow(row, own, count, job.top, scratch);
-      u64* keys = reinterpret_cast<u64*>(result + 1);
-      if (threadIdx.x < found) {
-        keys[threadIdx.x] = scratch.top[threadIdx.x];
-      }
+    if (threadIdx.x == 0) {
+      result->count = found;
+    }
+  }
+}
+
+// As scan_rows; lists of up to LIST are sorted, longer ones left to row_lists. done is a 0 for each
+// job, and is left so.
+extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
+    reduce_rows(const Job* jobs, int cols, Part* parts, u64* groups, u32* done) {
+  __shared__ ListScratch scratch;
+  __shared__ bool last;
+  const Job& job = jobs[blockIdx.y];
+  u64 first = u64(blockIdx.y) * gridDim.x;
+  bool listed = job.top > 0 && job.top <= LIST && gridDim.x <= LIST_PARTS;
+  u64* own = listed ? groups + first * SCAN_THREADS : nullptr;
+  withRow(reinterpret_cast<const void*>(job.row), (job.flags & WIDE) != 0, cols, [&](auto row) {
+    int part = blockIdx.x;
+    scanPart(row, job, part, parts + first + part, listed ? own + part * SCAN_THREADS : nullptr);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      last = atomicAdd(done + blockIdx.y, 1u) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (last) {
+      __threadfence();
+      writeResult(row, job, parts + first, own, scratch);
       if (threadIdx.x == 0) {
-        result->count = found;
+        done[blockIdx.y] = 0;
       }
     }
   });
 }
 
-// Lists that row_results leaves, in no order; a block for each job.
+// Lists that reduce_rows leaves, in no order; a block for each job.
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS, 1) row_lists(const Job* jobs, int cols) {
   __shared__ SelectScratch scratch;
   const Job& job = jobs[blockIdx.x];

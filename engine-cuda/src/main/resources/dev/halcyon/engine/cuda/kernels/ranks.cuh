@@ -187,6 +187,22 @@ struct Result {
   int count;  // of keys
 };
 
+// What other blocks of the same launch wrote, which the first cache may not know of yet.
+__device__ __forceinline__ u64 fresh(const u64* p) {
+  u64 x;
+  asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(x) : "l"(p) : "memory");
+  return x;
+}
+
+__device__ __forceinline__ Part fresh(const Part* p) {
+  static_assert(sizeof(Part) == 4 * sizeof(u64), "as it is read");
+  const u64* words = reinterpret_cast<const u64*>(p);
+  u64 counts = fresh(words + 3);
+  return Part{
+      __longlong_as_double(i64(fresh(words))), __longlong_as_double(i64(fresh(words + 1))),
+      fresh(words + 2), int(u32(counts)), int(counts >> 32)};
+}
+
 // The statistics of a whole row, in every thread of a block.
 struct Totals {
   double sum;
@@ -202,9 +218,10 @@ __device__ __forceinline__ Totals combine(const Part* parts, int count, float te
   int before = 0;
   int nan = 0;
   for (int i = threadIdx.x; i < count; i += blockDim.x) {
-    best = lesser(best, parts[i].best);
-    before += parts[i].before;
-    nan |= parts[i].nan;
+    Part part = fresh(parts + i);
+    best = lesser(best, part.best);
+    before += part.before;
+    nan |= part.nan;
   }
   Totals t;
   t.best = blockLeast(best);
@@ -215,9 +232,10 @@ __device__ __forceinline__ Totals combine(const Part* parts, int count, float te
   double sum = 0.0;
   double heated = 0.0;
   for (int i = threadIdx.x; i < count; i += blockDim.x) {
-    double below = double(logitOf(parts[i].best)) - t.max;
-    sum += parts[i].sum == 0.0 ? 0.0 : parts[i].sum * exp(below);
-    heated += parts[i].heated == 0.0 ? 0.0 : parts[i].heated * exp(below / temperature);
+    Part part = fresh(parts + i);
+    double below = double(logitOf(part.best)) - t.max;
+    sum += part.sum == 0.0 ? 0.0 : part.sum * exp(below);
+    heated += part.heated == 0.0 ? 0.0 : part.heated * exp(below / temperature);
   }
   t.sum = blockTotal(sum);
   t.heated = blockTotal(heated);
@@ -254,7 +272,7 @@ __device__ __forceinline__ int bestOfRow(
   int thread = threadIdx.x;
   u64 own = NO_KEY;
   for (int part = 0; part < parts; part++) {
-    own = lesser(own, groups[part * SCAN_THREADS + thread]);
+    own = lesser(own, fresh(groups + part * SCAN_THREADS + thread));
   }
   s.threads[thread] = own;
   if (thread == 0) {
@@ -271,7 +289,7 @@ __device__ __forceinline__ int bestOfRow(
   u64 bound = s.bound;
   if (own <= bound && own != NO_KEY) {
     for (int part = 0; part < parts; part++) {
-      u64 group = groups[part * SCAN_THREADS + thread];
+      u64 group = fresh(groups + part * SCAN_THREADS + thread);
       if (group <= bound && group != NO_KEY) {
         s.keys[atomicAdd(&s.count, 1)] = group;
       }
