@@ -136,6 +136,7 @@ final class ModelRunner {
       entries.add(
           new SamplingRow(i, TRIED[i % TRIED.length], new OneToken(), 0, 0, 0, logprobs, false));
     }
+    plan.tryOut(hidden, batch.rows());
     OutputHead head = decoder.head();
     head.projectSamplingRows(hidden, samplingRows, count);
     backend.sample(head.samplingRows(), head.vocabSize(), entries);

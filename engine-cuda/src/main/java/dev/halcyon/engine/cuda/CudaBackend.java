@@ -63,7 +63,7 @@ final class CudaBackend implements Backend {
     memory = own(new CudaMemory(context, options.memoryBytes()));
     // The context waits for all work, so it is closed before the pool and after all that is queued.
     own(context);
-    hostMemory = new CudaHostMemory(device, options.hostMemoryBytes());
+    hostMemory = own(new CudaHostMemory(device, options.hostMemoryBytes()));
     KernelLibrary library = own(new KernelLibrary(context, activations, cache));
     Launch launch = own(new Launch(context));
     uploads = own(new UploadRing(context));
@@ -79,7 +79,7 @@ final class CudaBackend implements Backend {
     rope = new RopeOp(library, launch, activations);
     attention = own(new AttentionOp(context, memory, library, launch, uploads, activations));
     LogprobOps logprobs = new LogprobOps(library, launch);
-    reduce = own(new ReduceOp(logprobs, context, memory, uploads));
+    reduce = own(new ReduceOp(logprobs, context, memory));
     sampling = own(new SampleOp(library, launch, logprobs, context, memory, uploads, transfers));
   }
 

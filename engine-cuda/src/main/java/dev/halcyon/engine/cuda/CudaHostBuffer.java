@@ -1,6 +1,7 @@
 package dev.halcyon.engine.cuda;
 
 import dev.halcyon.engine.logits.HostBuffer;
+import java.nio.ByteOrder;
 import java.nio.FloatBuffer;
 import java.util.Objects;
 import java.util.concurrent.locks.ReadWriteLock;
@@ -27,7 +28,7 @@ final class CudaHostBuffer implements HostBuffer {
     this.size = size;
     this.purpose = purpose;
     this.block = block;
-    this.floats = block.bytes().asFloatBuffer();
+    this.floats = block.bytes().slice(0, (int) size).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer();
   }
 
   @Override
@@ -107,7 +108,7 @@ final class CudaHostBuffer implements HostBuffer {
         } catch (CudaException e) {
           // The device is lost, and with it the copy that nobody will read.
         } finally {
-          memory.free(held, size);
+          memory.free(held);
         }
       }
     } finally {

@@ -6,14 +6,18 @@ import dev.halcyon.engine.logits.OutOfHostMemoryException;
 import java.lang.management.ManagementFactory;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** Pinned host memory with a budget, which holds anything at first; it outlives the backend. */
-final class CudaHostMemory implements HostMemory {
+/**
+ * Pinned host memory with a budget, which holds anything at first. Buffers outlive the backend;
+ * what is kept for next ones, within the budget too, does not.
+ */
+final class CudaHostMemory implements HostMemory, AutoCloseable {
 
   private static final int PART_OF_MACHINE = 4;
 
   private final CudaDevice device;
   private final long capacity;
   private final AtomicLong used = new AtomicLong();
+  private final PinnedCache cache = new PinnedCache();
 
   /**
    * @param capacity the budget in bytes; 0 for a quarter of the machine's (or container's) physical
@@ -42,7 +46,7 @@ final class CudaHostMemory implements HostMemory {
     }
     PinnedBlock block = null;
     try {
-      block = PinnedBlock.allocate(device, bytes);
+      block = take(bytes);
     } finally {
       if (block == null) {
         used.addAndGet(-bytes);
@@ -52,6 +56,24 @@ final class CudaHostMemory implements HostMemory {
       throw new OutOfHostMemoryException(purpose, bytes, available());
     }
     return new CudaHostBuffer(this, block, bytes, purpose);
+  }
+
+  /** A block for bytes that are reserved; null if the system can't give one. */
+  private PinnedBlock take(long bytes) {
+    PinnedBlock block = cache.take(bytes);
+    if (block != null && !reserve(block.bytes().capacity() - bytes)) {
+      cache.give(block);
+      block = null;
+    }
+    if (block == null) {
+      cache.shrink(Math.max(0, capacity - used.get()));
+      block = PinnedBlock.allocate(device, bytes);
+    }
+    if (block == null && cache.held() > 0) {
+      cache.shrink(0);
+      block = PinnedBlock.allocate(device, bytes);
+    }
+    return block;
   }
 
   private boolean reserve(long bytes) {
@@ -71,9 +93,21 @@ final class CudaHostMemory implements HostMemory {
   }
 
   /** Takes a block back, once. */
-  void free(PinnedBlock block, long bytes) {
-    block.close();
+  void free(PinnedBlock block) {
+    long bytes = block.bytes().capacity();
+    cache.give(block);
     used.addAndGet(-bytes);
+  }
+
+  /** The bytes kept for next buffers. */
+  long kept() {
+    return cache.held();
+  }
+
+  /** Frees what is kept. */
+  @Override
+  public void close() {
+    cache.close();
   }
 
   @Override

@@ -2,6 +2,7 @@ package dev.halcyon.engine.cuda;
 
 import java.nio.ByteBuffer;
 import java.util.Arrays;
+import java.util.function.IntUnaryOperator;
 
 /**
  * Scans of rows of logits: the sums of a softmax, a token's rank, the most likely tokens. Kernels
@@ -9,6 +10,9 @@ import java.util.Arrays;
  * of more than {@link #LIST} tokens it is read again by one block, see select.cuh.
  */
 final class LogprobOps {
+
+  /** The most rows that one launch reduces; as logprobs.cu's MOST_ROWS. */
+  static final int MOST_ROWS = 512;
 
   /** The longest list that one pass over a row gives, sorted; as ranks.cuh's LIST. */
   static final int LIST = 128;
@@ -62,6 +66,11 @@ final class LogprobOps {
     return (long) parts(cols) * (PART_BYTES + GROUPS_BYTES);
   }
 
+  /** The same for a row to reduce: a list that takes no other pass, or none, takes less. */
+  static long reduceBytes(int cols, int top) {
+    return top == 0 || isLong(top, cols) ? (long) parts(cols) * PART_BYTES : scanBytes(cols);
+  }
+
   /** Where the best keys of threads lie in the memory of a scan. */
   static long groups(long scratch, int jobs, int cols) {
     return scratch + (long) jobs * parts(cols) * PART_BYTES;
@@ -73,22 +82,13 @@ final class LogprobOps {
   }
 
   /**
-   * Adds a job for {@link #scan} alone.
+   * Adds a job for {@link #scan}.
    *
    * @param flags {@link #WIDE}, {@link #SUM}
    * @param temperature of a second sum, or 0 for none
    */
   static void job(Words words, long row, int flags, float temperature) {
     words.i64(row).i32(flags).i32(-1).i32(0).f32(temperature).i64(0);
-  }
-
-  /**
-   * Adds a job for {@link #reduce}.
-   *
-   * @param wide whether the row is of float32 in any case
-   */
-  static void job(Words words, long row, boolean wide, int target, int top, long result) {
-    words.i64(row).i32(wide ? WIDE | SUM : SUM).i32(target).i32(top).f32(0).i64(result);
   }
 
   /**
@@ -108,24 +108,55 @@ final class LogprobOps {
   }
 
   /**
-   * Scans rows and writes the results of their jobs.
+   * Rows to reduce, one behind the other, as are their results; as logprobs.cu's Rows.
    *
-   * @param jobs the address of count jobs, at most 65,535
-   * @param scratch the address of {@code count * scanBytes(cols)} bytes
-   * @param done the address of an integer for each job: 0, and again afterwards
-   * @param top the most tokens that any job wants of its row
+   * @param address of the first row
+   * @param wide whether they are of float32, and not of activations
+   * @param targets whose rank is wanted in a row, or -1
+   * @param top how many of the most likely are wanted
+   * @param results the address of {@code RESULT_BYTES + top * 8} bytes for each row
    */
-  void reduce(long jobs, int count, int cols, long scratch, long done, int top) {
+  record Rows(
+      long address,
+      boolean wide,
+      int rowBytes,
+      int cols,
+      int count,
+      IntUnaryOperator targets,
+      int top,
+      long results) {
+
+    private void put(Launch launch) {
+      launch
+          .i64(address)
+          .i64(rowBytes)
+          .i64(results)
+          .i32(RESULT_BYTES + top * Long.BYTES)
+          .i32(cols)
+          .i32(wide ? 1 : 0)
+          .i32(top);
+      for (int row = 0; row < MOST_ROWS; row++) {
+        launch.i32(row < count ? targets.applyAsInt(row) : -1);
+      }
+    }
+  }
+
+  /**
+   * Scans rows, at most {@link #MOST_ROWS}, and writes their results.
+   *
+   * @param scratch the address of {@code count * reduceBytes(cols, top)} bytes
+   * @param done the address of an integer for each row: 0, and again afterwards
+   */
+  void reduce(Rows rows, long scratch, long done) {
+    rows.put(launch.of(reduce));
     launch
-        .of(reduce)
-        .address(jobs)
-        .i32(cols)
         .address(scratch)
-        .address(groups(scratch, count, cols))
+        .address(groups(scratch, rows.count(), rows.cols()))
         .address(done)
-        .run(parts(cols), count, 1, SCAN_THREADS, 0);
-    if (isLong(top, cols)) {
-      launch.of(lists).address(jobs).i32(cols).run(count, SELECT_THREADS);
+        .run(parts(rows.cols()), rows.count(), 1, SCAN_THREADS, 0);
+    if (isLong(rows.top(), rows.cols())) {
+      rows.put(launch.of(lists));
+      launch.run(rows.count(), SELECT_THREADS);
     }
   }
 

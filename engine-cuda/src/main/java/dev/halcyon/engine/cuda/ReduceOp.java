@@ -20,20 +20,16 @@ import java.util.List;
  */
 final class ReduceOp implements AutoCloseable {
 
-  /** 128 rows of 131072 columns. */
+  /** 128 rows of 131072 columns with lists; without, more than {@link LogprobOps#MOST_ROWS}. */
   private static final long SCRATCH_BYTES = 4608L << 10;
 
   private static final long RESULT_BYTES = 512L << 10;
 
-  private static final int MOST_JOBS = 4096;
-
   private final LogprobOps logprobs;
-  private final UploadRing uploads;
   private final CudaMemory memory;
   private final DeviceScratch scratch;
   private final DeviceScratch results;
   private final ResultBlock block;
-  private final Words words = new Words();
   private final List<Wave> waves = new ArrayList<>();
   private CudaBuffer counters;
   private long written;
@@ -50,9 +46,8 @@ final class ReduceOp implements AutoCloseable {
     }
   }
 
-  ReduceOp(LogprobOps logprobs, CudaContext context, CudaMemory memory, UploadRing uploads) {
+  ReduceOp(LogprobOps logprobs, CudaContext context, CudaMemory memory) {
     this.logprobs = logprobs;
-    this.uploads = uploads;
     this.memory = memory;
     scratch = new DeviceScratch(memory, "logprob reduction");
     results = new DeviceScratch(memory, "results of logprob reductions");
@@ -67,14 +62,14 @@ final class ReduceOp implements AutoCloseable {
    */
   void run(long logits, LogitsType type, int rows, int cols, PromptLogprobs out, int firstEntry) {
     int resultBytes = resultBytes(out.topK());
-    long rowBytes = LogprobOps.scanBytes(cols) + LogprobOps.JOB_BYTES;
-    long most = Math.min(MOST_JOBS, Math.min(SCRATCH_BYTES / rowBytes, RESULT_BYTES / resultBytes));
-    int count = (int) Math.max(1, Math.min(rows, most));
-    long jobs = scratch.atLeast(count * rowBytes);
+    long rowBytes = LogprobOps.reduceBytes(cols, out.topK());
+    long most = Math.min(SCRATCH_BYTES / rowBytes, RESULT_BYTES / resultBytes);
+    int count = (int) Math.max(1, Math.min(Math.min(rows, most), LogprobOps.MOST_ROWS));
+    long scan = scratch.atLeast(count * rowBytes);
     reserveResults((long) count * resultBytes);
     for (int done = 0; done < rows; done += count) {
       Wave wave = wave(out, firstEntry + done, Math.min(count, rows - done));
-      start(logits + (long) done * cols * type.bytes(), type, cols, wave, jobs);
+      start(logits + (long) done * cols * type.bytes(), type, cols, wave, scan);
     }
   }
 
@@ -90,7 +85,7 @@ final class ReduceOp implements AutoCloseable {
     }
     results.atLeast(Math.max(RESULT_BYTES, bytes));
     if (counters == null) {
-      counters = memory.allocateOwnZeroed((long) MOST_JOBS * Integer.BYTES, "counters of rows");
+      counters = memory.allocateOwnZeroed(LogprobOps.MOST_ROWS * Integer.BYTES, "counters of rows");
     }
   }
 
@@ -105,22 +100,18 @@ final class ReduceOp implements AutoCloseable {
     return wave;
   }
 
-  private void start(long logits, LogitsType type, int cols, Wave wave, long jobs) {
-    int rows = wave.rows();
-    long scan = jobs + (long) rows * LogprobOps.JOB_BYTES;
-    long result = results.atLeast(0) + wave.at();
-    words.clear();
-    for (int row = 0; row < rows; row++) {
-      LogprobOps.job(
-          words,
-          logits + (long) row * cols * type.bytes(),
-          type == LogitsType.F32,
-          Math.max(-1, wave.out().target(wave.firstEntry() + row)),
-          wave.out().topK(),
-          result + (long) row * wave.rowBytes());
-    }
-    uploads.to(jobs).ints(words.array(), 0, words.size()).end();
-    logprobs.reduce(jobs, rows, cols, scan, counters.address(), wave.out().topK());
+  private void start(long logits, LogitsType type, int cols, Wave wave, long scan) {
+    LogprobOps.Rows rows =
+        new LogprobOps.Rows(
+            logits,
+            type == LogitsType.F32,
+            Math.multiplyExact(cols, type.bytes()),
+            cols,
+            wave.rows(),
+            row -> Math.max(-1, wave.out().target(wave.firstEntry() + row)),
+            wave.out().topK(),
+            results.atLeast(0) + wave.at());
+    logprobs.reduce(rows, scan, counters.address());
   }
 
   /** Waits for all that was started, and sets its entries. */

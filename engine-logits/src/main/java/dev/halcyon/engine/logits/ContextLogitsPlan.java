@@ -82,6 +82,20 @@ public final class ContextLogitsPlan implements AutoCloseable {
   }
 
   /**
+   * Projects as many rows at once as a step of so many tokens does, and keeps nothing: a device
+   * that chooses how to project by trying does so now.
+   *
+   * @param hidden [rows, hiddenSize], whatever it holds
+   */
+  public void tryOut(DeviceBuffer hidden, int rows) {
+    try (ProjectionBuffers optional = optionalBuffers(rows)) {
+      if (optional != null) {
+        optional.project(hiddenRows(hidden, 0, optional.rows()), optional.rows());
+      }
+    }
+  }
+
+  /**
    * Prepares what a request asks for, before its first projection. With several ranks, all of them
    * call this, and rank 0 alone holds the results.
    *
@@ -212,7 +226,8 @@ public final class ContextLogitsPlan implements AutoCloseable {
 
   private void projectInChunks(
       ContextLogits target, DeviceBuffer hidden, int rows, DeviceBuffer last) {
-    try (ProjectionBuffers optional = optionalBuffers(target, rows)) {
+    boolean toHost = target.full() != null && !target.full().onDevice();
+    try (ProjectionBuffers optional = toHost ? null : optionalBuffers(rows)) {
       int agreed = ranks.min(optional == null ? RESIDENT_ROWS : optional.rows(), resident.vote());
       ProjectionBuffers buffers =
           optional == null || agreed <= RESIDENT_ROWS ? resident.projection() : optional;
@@ -233,8 +248,8 @@ public final class ContextLogitsPlan implements AutoCloseable {
    * Buffers for more rows than the resident ones hold, as many as there is room for; null if the
    * resident ones do.
    */
-  private ProjectionBuffers optionalBuffers(ContextLogits target, int rows) {
-    if (target.full() != null && !target.full().onDevice()) {
+  private ProjectionBuffers optionalBuffers(int rows) {
+    if (resident.projection() == null) {
       return null;
     }
     long rowBytes = ProjectionBuffers.bytes(head, ranks, 1);

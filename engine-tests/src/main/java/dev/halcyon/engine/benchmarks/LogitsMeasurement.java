@@ -5,6 +5,7 @@ import dev.halcyon.engine.backend.Backend;
 import dev.halcyon.engine.backend.BackendOptions;
 import dev.halcyon.engine.backend.BackendSelector;
 import dev.halcyon.engine.backend.HostTensor;
+import dev.halcyon.engine.backend.StepLimits;
 import dev.halcyon.engine.logits.BatchDescription;
 import dev.halcyon.engine.logits.ContextLogits;
 import dev.halcyon.engine.logits.ContextLogitsPlan;
@@ -13,6 +14,7 @@ import dev.halcyon.engine.logits.FullLogits;
 import dev.halcyon.engine.logits.PromptLogprobs;
 import dev.halcyon.engine.logits.RankGroup;
 import java.lang.management.ManagementFactory;
+import java.util.function.IntConsumer;
 
 /**
  * Runs the scenarios of {@link LogitsBenchmark}, each on a backend of its own with the memory that
@@ -97,6 +99,7 @@ final class LogitsMeasurement {
   private LogitsCost bare(Backend backend, RandomHead head, DeviceBuffer hidden, boolean warmUp) {
     long bytes = backend.activationBytes(chunkRows, vocabSize());
     try (DeviceBuffer out = backend.memory().allocate(bytes, "logits")) {
+      prepare(backend, count -> head.project(hidden, count, out));
       // Also touches the buffer, whose pages are no part of the projection.
       head.project(hidden, warmUp ? chunkRows : 1, out);
       backend.synchronize();
@@ -115,13 +118,16 @@ final class LogitsMeasurement {
       DeviceBuffer hidden,
       LogitsScenario scenario,
       boolean warmUp) {
-    PeakDevice device = new PeakDevice(backend, scenario == LogitsScenario.FULL_ON_HOST);
+    PeakDevice device = new PeakDevice(backend, scenario.onHost());
     long before = backend.memory().used();
     try (ContextLogitsPlan plan = new ContextLogitsPlan(head, device, RankGroup.single())) {
       plan.warmUp(hidden, chunkRows);
+      prepare(backend, count -> plan.tryOut(hidden, count));
       long workspace = backend.memory().used() - before;
-      if (warmUp) {
-        warmUp(plan, hidden, scenario);
+      if (scenario == LogitsScenario.FULL_ON_HOST_AGAIN) {
+        warmUp(plan, hidden, scenario, rows);
+      } else if (warmUp) {
+        warmUp(plan, hidden, scenario, chunkRows);
       }
       long heapBefore = usedHeap();
       long start = System.nanoTime();
@@ -140,9 +146,16 @@ final class LogitsMeasurement {
     }
   }
 
+  /** As an engine does when it opens. */
+  private void prepare(Backend backend, IntConsumer projection) {
+    backend.warmUp(
+        new StepLimits(chunkRows, 1, chunkRows), batch -> projection.accept(batch.rows()));
+  }
+
   /** A method of its own, so that nothing of it is on the stack when the heap is measured. */
-  private void warmUp(ContextLogitsPlan plan, DeviceBuffer hidden, LogitsScenario scenario) {
-    try (ContextLogits first = open(plan, chunkRows, scenario)) {
+  private void warmUp(
+      ContextLogitsPlan plan, DeviceBuffer hidden, LogitsScenario scenario, int count) {
+    try (ContextLogits first = open(plan, count, scenario)) {
       project(plan, first, hidden);
     }
   }

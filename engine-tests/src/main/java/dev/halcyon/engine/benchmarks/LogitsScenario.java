@@ -4,7 +4,8 @@ package dev.halcyon.engine.benchmarks;
 enum LogitsScenario {
   BARE("bare projection", false, null),
   FULL_ON_DEVICE("full, on the device", true, null),
-  FULL_ON_HOST("full, on the host", true, null),
+  FULL_ON_HOST("full, on the host, the first time", true, null),
+  FULL_ON_HOST_AGAIN("full, on the host, again", true, null),
   COMPACT_0("compact, k = 0", false, 0),
   COMPACT_5("compact, k = 5", false, 5);
 
@@ -25,6 +26,11 @@ enum LogitsScenario {
   /** Whether full rows are kept. */
   boolean full() {
     return full;
+  }
+
+  /** Whether full rows go to the host, where the device has no room. */
+  boolean onHost() {
+    return this == FULL_ON_HOST || this == FULL_ON_HOST_AGAIN;
   }
 
   /** The most likely tokens of each row of prompt logprobs; null for none. */

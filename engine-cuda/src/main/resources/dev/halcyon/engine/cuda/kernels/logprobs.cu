@@ -3,6 +3,9 @@
 // together.
 #include "select.cuh"
 
+// The most rows that one launch reduces.
+constexpr int MOST_ROWS = 512;
+
 // A part's sums, in the first thread of a block. All threads call it.
 __device__ __forceinline__ void writeSums(
     double sum, double heated, int before, bool nan, u64 best, Part* out) {
@@ -39,8 +42,39 @@ __device__ __forceinline__ float pairwise(const float* x) {
   }
 }
 
-// Inside: each id of the part is one of the row.
-template <bool INSIDE, typename T>
+// exp(x) for x up to 0. The argument's rounding tells where exp(x) is small against the 1 that the
+// highest logit adds to a sum: at -11.8, of which 2^17 add up to as much, it is 2e-7 of each.
+__device__ __forceinline__ float expBelow(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+  return y;
+}
+
+// How many of a thread's elements are before the target in rank, ties by the lower id.
+template <typename T>
+__device__ __forceinline__ int countBefore(
+    const Row<T>& row, const float (&x)[SCAN_EACH], int part, int target) {
+  float logit = row.at(target);
+  int before = 0;
+  bool tie = false;
+#pragma unroll
+  for (int e = 0; e < SCAN_EACH; e++) {
+    before += x[e] > logit;
+    tie |= x[e] == logit;
+  }
+  if (tie) {
+#pragma unroll
+    for (int e = 0; e < SCAN_EACH; e++) {
+      int id = row.idOf(part, threadIdx.x, e);
+      before += x[e] == logit && u32(id) < u32(target);
+    }
+  }
+  return before;
+}
+
+// A part's statistics, and unless groups is null the best key of each thread. Without groups the
+// best key's id is not found out, only its logit.
+template <typename T>
 __device__ __forceinline__ void scanPart(
     const Row<T>& row, const Job& job, int part, Part* out, u64* groups) {
   float x[SCAN_EACH];
@@ -53,27 +87,31 @@ __device__ __forceinline__ void scanPart(
       x[j * Row<T>::VECTOR + i] = v[i];
     }
   }
-  bool counts = job.target >= 0;
-  u64 target = counts ? keyOf(rankOf(row.at(job.target)), job.target) : 0;
-  u32 bestRank = NO_RANK;
-  int bestAt = -1;
-  int before = 0;
+  float own = -infinity();
   bool nan = false;
 #pragma unroll
   for (int e = 0; e < SCAN_EACH; e++) {
-    int id = row.idOf(part, threadIdx.x, e);
-    if (INSIDE || row.has(id)) {
-      u32 rank = rankOf(x[e]);
-      // Ids ascend, so the first of equal ones stays.
-      bool better = rank < bestRank || bestAt < 0 && !INSIDE;
-      bestRank = better ? rank : bestRank;
-      bestAt = better ? e : bestAt;
-      before += keyOf(rank, id) < target;
-      nan |= x[e] != x[e];
-    }
+    own = fmaxf(own, x[e]);
+    nan |= x[e] != x[e];
   }
-  u64 best = bestAt < 0 ? NO_KEY : keyOf(bestRank, row.idOf(part, threadIdx.x, bestAt));
-  if (groups != nullptr) {
+  u64 best;
+  if (groups == nullptr) {
+    best = keyOf(rankOf(own), 0);
+  } else {
+    int at = -1;
+#pragma unroll
+    for (int e = SCAN_EACH - 1; e >= 0; e--) {
+      // Ids ascend, so the first of equal ones stays.
+      at = x[e] == own ? e : at;
+    }
+    // Where the row ends, what it lacks may stand before its own negative infinities.
+    if (own == -infinity()) {
+      for (int e = SCAN_EACH - 1; e >= 0; e--) {
+        at = row.has(row.idOf(part, threadIdx.x, e)) ? e : at;
+      }
+    }
+    int id = row.idOf(part, threadIdx.x, at);
+    best = at >= 0 && row.has(id) ? keyOf(rankOf(own), id) : NO_KEY;
     groups[threadIdx.x] = best;
   }
   best = blockLeast(best);
@@ -88,26 +126,17 @@ __device__ __forceinline__ void scanPart(
       }
     }
     if ((job.flags & SUM) != 0) {
+      float each[SCAN_EACH];
 #pragma unroll
       for (int e = 0; e < SCAN_EACH; e++) {
         // What the row lacks is negative infinity, and adds nothing.
-        x[e] = expf(x[e] - max);
+        each[e] = expBelow(x[e] - max);
       }
-      sum = pairwise<SCAN_EACH>(x);
+      sum = pairwise<SCAN_EACH>(each);
     }
   }
+  int before = job.target >= 0 ? countBefore(row, x, part, job.target) : 0;
   writeSums(sum, heated, before, nan, best, out);
-}
-
-template <typename T>
-__device__ __forceinline__ void scanPart(
-    const Row<T>& row, const Job& job, int part, Part* out, u64* groups) {
-  int first = row.idOf(part, 0, 0);
-  if (first >= 0 && first <= row.cols - SCAN_PART) {
-    scanPart<true>(row, job, part, out, groups);
-  } else {
-    scanPart<false>(row, job, part, out, groups);
-  }
 }
 
 // blockIdx.x counts parts, blockIdx.y jobs. groups is [jobs, parts, SCAN_THREADS].
@@ -144,17 +173,35 @@ __device__ __forceinline__ void writeResult(
   }
 }
 
+// Rows to reduce that lie at equal distances, as do their results.
+struct Rows {
+  u64 first;
+  u64 bytes;  // from row to row
+  u64 results;
+  int resultBytes;
+  int cols;
+  int wide;  // whether they are of float32 in any case
+  int top;
+  int targets[MOST_ROWS];
+
+  __device__ Job job(int row) const {
+    return Job{
+        first + row * bytes, (wide ? WIDE : 0) | SUM,     targets[row], top, 0.0f,
+        results + u64(row) * resultBytes};
+  }
+};
+
 // As scan_rows; lists of up to LIST are sorted, longer ones left to row_lists. done is a 0 for each
-// job, and is left so.
-extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
-    reduce_rows(const Job* jobs, int cols, Part* parts, u64* groups, u32* done) {
+// row, and is left so.
+extern "C" __global__ void __launch_bounds__(SCAN_THREADS, 4)
+    reduce_rows(const __grid_constant__ Rows rows, Part* parts, u64* groups, u32* done) {
   __shared__ ListScratch scratch;
   __shared__ bool last;
-  const Job& job = jobs[blockIdx.y];
+  Job job = rows.job(blockIdx.y);
   u64 first = u64(blockIdx.y) * gridDim.x;
   bool listed = job.top > 0 && job.top <= LIST && gridDim.x <= LIST_PARTS;
   u64* own = listed ? groups + first * SCAN_THREADS : nullptr;
-  withRow(reinterpret_cast<const void*>(job.row), (job.flags & WIDE) != 0, cols, [&](auto row) {
+  withRow(reinterpret_cast<const void*>(job.row), rows.wide, rows.cols, [&](auto row) {
     int part = blockIdx.x;
     scanPart(row, job, part, parts + first + part, listed ? own + part * SCAN_THREADS : nullptr);
     __threadfence();
@@ -173,13 +220,14 @@ extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
   });
 }
 
-// Lists that reduce_rows leaves, in no order; a block for each job.
-extern "C" __global__ void __launch_bounds__(SELECT_THREADS, 1) row_lists(const Job* jobs, int cols) {
+// Lists that reduce_rows leaves, in no order; a block for each row.
+extern "C" __global__ void __launch_bounds__(SELECT_THREADS, 1)
+    row_lists(const __grid_constant__ Rows rows) {
   __shared__ SelectScratch scratch;
-  const Job& job = jobs[blockIdx.x];
+  Job job = rows.job(blockIdx.x);
   Result* result = reinterpret_cast<Result*>(job.result);
   Weighing counting{result->max, 1.0f, false};
-  withRow(reinterpret_cast<const void*>(job.row), (job.flags & WIDE) != 0, cols, [&](auto row) {
+  withRow(reinterpret_cast<const void*>(job.row), rows.wide, rows.cols, [&](auto row) {
     u64 bound = selectBound(row, counting, job.top, NO_KEY, scratch);
     int found = collect(row, bound, reinterpret_cast<u64*>(result + 1), scratch);
     if (threadIdx.x == 0) {
