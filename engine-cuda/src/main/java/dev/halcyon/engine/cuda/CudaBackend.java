@@ -79,7 +79,10 @@ final class CudaBackend implements Backend {
     rope = new RopeOp(library, launch, activations);
     attention = own(new AttentionOp(context, memory, library, launch, uploads, activations));
     LogprobOps logprobs = new LogprobOps(library, launch);
-    reduce = own(new ReduceOp(logprobs, context, memory));
+    reduce =
+        own(
+            new ReduceOp(
+                new RowReduction(library, launch, device.multiprocessors()), context, memory));
     sampling = own(new SampleOp(library, launch, logprobs, context, memory, uploads, transfers));
   }
 

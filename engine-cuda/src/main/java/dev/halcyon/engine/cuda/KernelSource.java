@@ -18,6 +18,7 @@ enum KernelSource {
   ATTENTION_PREFILL("attention_prefill.cu"),
   ATTENTION_TILED("attention_tiled.cu"),
   LOGPROBS("logprobs.cu"),
+  REDUCE("reduce.cu"),
   SAMPLING("sampling.cu");
 
   /** What sources include. */
@@ -28,6 +29,7 @@ enum KernelSource {
           "tensor.cuh",
           "prefill.cuh",
           "ranks.cuh",
+          "scan.cuh",
           "select.cuh",
           "draw.cuh");
 

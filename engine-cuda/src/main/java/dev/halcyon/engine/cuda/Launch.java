@@ -68,6 +68,19 @@ final class Launch implements AutoCloseable {
     return this;
   }
 
+  /**
+   * An array of 32-bit integers.
+   *
+   * @param length its length as the kernel has it; elements from count on hold anything
+   */
+  Launch ints(int[] values, int count, int length) {
+    align(Integer.BYTES);
+    int begin = arguments.position();
+    arguments.asIntBuffer().put(values, 0, count);
+    arguments.position(begin + length * Integer.BYTES);
+    return this;
+  }
+
   private void align(int bytes) {
     arguments.position(arguments.position() + bytes - 1 & -bytes);
   }

@@ -20,12 +20,12 @@ import java.util.List;
  */
 final class ReduceOp implements AutoCloseable {
 
-  /** 128 rows of 131072 columns with lists; without, more than {@link LogprobOps#MOST_ROWS}. */
+  /** 128 rows of 131072 columns with lists; without, more than {@link RowReduction#MOST_ROWS}. */
   private static final long SCRATCH_BYTES = 4608L << 10;
 
   private static final long RESULT_BYTES = 512L << 10;
 
-  private final LogprobOps logprobs;
+  private final RowReduction reduction;
   private final CudaMemory memory;
   private final DeviceScratch scratch;
   private final DeviceScratch results;
@@ -42,12 +42,12 @@ final class ReduceOp implements AutoCloseable {
   private record Wave(PromptLogprobs out, int firstEntry, int rows, long at) {
 
     int rowBytes() {
-      return resultBytes(out.topK());
+      return RowReduction.resultBytes(out.topK());
     }
   }
 
-  ReduceOp(LogprobOps logprobs, CudaContext context, CudaMemory memory) {
-    this.logprobs = logprobs;
+  ReduceOp(RowReduction reduction, CudaContext context, CudaMemory memory) {
+    this.reduction = reduction;
     this.memory = memory;
     scratch = new DeviceScratch(memory, "logprob reduction");
     results = new DeviceScratch(memory, "results of logprob reductions");
@@ -61,20 +61,16 @@ final class ReduceOp implements AutoCloseable {
    * @throws dev.halcyon.engine.logits.OutOfDeviceMemoryException if there is no room for scratch
    */
   void run(long logits, LogitsType type, int rows, int cols, PromptLogprobs out, int firstEntry) {
-    int resultBytes = resultBytes(out.topK());
-    long rowBytes = LogprobOps.reduceBytes(cols, out.topK());
+    int resultBytes = RowReduction.resultBytes(out.topK());
+    long rowBytes = RowReduction.scratchBytes(cols, out.topK());
     long most = Math.min(SCRATCH_BYTES / rowBytes, RESULT_BYTES / resultBytes);
-    int count = (int) Math.max(1, Math.min(Math.min(rows, most), LogprobOps.MOST_ROWS));
+    int count = (int) Math.max(1, Math.min(Math.min(rows, most), RowReduction.MOST_ROWS));
     long scan = scratch.atLeast(count * rowBytes);
     reserveResults((long) count * resultBytes);
     for (int done = 0; done < rows; done += count) {
       Wave wave = wave(out, firstEntry + done, Math.min(count, rows - done));
       start(logits + (long) done * cols * type.bytes(), type, cols, wave, scan);
     }
-  }
-
-  private static int resultBytes(int top) {
-    return LogprobOps.RESULT_BYTES + top * Long.BYTES;
   }
 
   /** Makes room for the results of a wave, behind those that wait if it can be there. */
@@ -85,12 +81,13 @@ final class ReduceOp implements AutoCloseable {
     }
     results.atLeast(Math.max(RESULT_BYTES, bytes));
     if (counters == null) {
-      counters = memory.allocateOwnZeroed(LogprobOps.MOST_ROWS * Integer.BYTES, "counters of rows");
+      counters =
+          memory.allocateOwnZeroed(RowReduction.MOST_ROWS * Integer.BYTES, "counters of rows");
     }
   }
 
   private Wave wave(PromptLogprobs out, int firstEntry, int rows) {
-    long bytes = (long) rows * resultBytes(out.topK());
+    long bytes = (long) rows * RowReduction.resultBytes(out.topK());
     if (written > 0 && written + bytes > Math.max(RESULT_BYTES, bytes)) {
       await();
     }
@@ -101,8 +98,8 @@ final class ReduceOp implements AutoCloseable {
   }
 
   private void start(long logits, LogitsType type, int cols, Wave wave, long scan) {
-    LogprobOps.Rows rows =
-        new LogprobOps.Rows(
+    RowReduction.Rows rows =
+        new RowReduction.Rows(
             logits,
             type == LogitsType.F32,
             Math.multiplyExact(cols, type.bytes()),
@@ -111,7 +108,7 @@ final class ReduceOp implements AutoCloseable {
             row -> Math.max(-1, wave.out().target(wave.firstEntry() + row)),
             wave.out().topK(),
             results.atLeast(0) + wave.at());
-    logprobs.reduce(rows, scan, counters.address());
+    reduction.run(rows, scan, counters.address());
   }
 
   /** Waits for all that was started, and sets its entries. */

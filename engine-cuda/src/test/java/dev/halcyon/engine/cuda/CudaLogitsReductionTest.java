@@ -12,6 +12,7 @@ class CudaLogitsReductionTest extends LogitsReductionContractTest {
 
   @Override
   protected Backend open(BackendOptions options) {
-    return TestBackends.open(options, DType.BF16);
+    return TestBackends.open(
+        options, options.modelType() == DType.F32 ? DType.BF16 : options.modelType());
   }
 }

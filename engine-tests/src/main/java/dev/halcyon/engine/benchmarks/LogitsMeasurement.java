@@ -129,6 +129,7 @@ final class LogitsMeasurement {
       } else if (warmUp) {
         warmUp(plan, hidden, scenario, chunkRows);
       }
+      device.restart();
       long heapBefore = usedHeap();
       long start = System.nanoTime();
       try (ContextLogits target = open(plan, rows, scenario)) {

@@ -32,6 +32,12 @@ final class PeakDevice implements LogitsDevice {
     this.hostMemory = new PeakHostMemory(device.hostMemory());
   }
 
+  /** Forgets what was held before, but for what still is. */
+  void restart() {
+    memory.peak = memory.used();
+    hostMemory.peak = hostMemory.used();
+  }
+
   /** The most bytes of device memory held at once. */
   long peakBytes() {
     return memory.peak;

@@ -79,6 +79,21 @@ struct Row {
     }
   }
 
+  // A vector as it lies in memory, with the same in its gaps.
+  __device__ Bytes16 raw(int vector) const {
+    int id = first(vector);
+    if (id >= 0 && id <= cols - VECTOR) {
+      return *reinterpret_cast<const Bytes16*>(p + id);
+    }
+    Bytes16 gathered;
+    T* values = reinterpret_cast<T*>(&gathered);
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) {
+      values[i] = has(id + i) ? p[id + i] : fromFloat<T>(-infinity());
+    }
+    return gathered;
+  }
+
   // The vectors of a thread's group in a part.
   static constexpr int EACH = SCAN_EACH / VECTOR;
 
@@ -161,10 +176,7 @@ constexpr int SUM = 2;
 struct Job {
   u64 row;
   int flags;          // WIDE, SUM
-  int target;         // whose rank is wanted, or -1
-  int top;            // how many of the most likely are wanted of it
   float temperature;  // of the second sum, or 0 for none
-  u64 result;         // a Result
 };
 
 // What a block found out about a part of a row.
