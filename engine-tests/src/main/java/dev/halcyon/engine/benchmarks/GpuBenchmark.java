@@ -116,6 +116,8 @@ public final class GpuBenchmark implements Callable<Integer> {
         shape.decodeBytes() / 1e9,
         limits.operations() / 1e12,
         limits.memoryBytes() / 1e12);
+    double uploads = UploadLimit.bytesPerSecond(device);
+    LoadRate loading = new LoadRate();
     long start = System.nanoTime();
     int most = batches.stream().max(Integer::compare).orElseThrow();
     int longest = prefillTokens.stream().max(Integer::compare).orElseThrow();
@@ -129,8 +131,17 @@ public final class GpuBenchmark implements Callable<Integer> {
             .maxBatchSize(most)
             .maxBatchTokens(Math.max(Math.max(most, longest), 2048))
             .prefixReuse(false)
+            .progressListener(loading)
             .build()) {
-      out.printf(Locale.ROOT, "opened in %.1f s%n%n", (System.nanoTime() - start) / 1e9);
+      out.printf(
+          Locale.ROOT,
+          "opened in %.1f s; %.2f GB of weights loaded at %.1f GB/s, %.0f %% of a copy from pinned"
+              + " memory (%.1f GB/s)%n%n",
+          (System.nanoTime() - start) / 1e9,
+          loading.bytes() / 1e9,
+          loading.bytesPerSecond() / 1e9,
+          100 * loading.bytesPerSecond() / uploads,
+          uploads / 1e9);
       out.println("|  | tokens/s | limit | of the limit |\n|---|---:|---:|---:|");
       measure(new EngineMeasurement(engine), shape, limits, out);
     }
