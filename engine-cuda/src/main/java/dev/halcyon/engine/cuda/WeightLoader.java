@@ -63,7 +63,7 @@ final class WeightLoader implements AutoCloseable {
 
   private static List<Piece> pieces(List<HostTensor> parts, DType resident, long address) {
     List<Piece> pieces = new ArrayList<>();
-    int most = WeightStream.SLOT_BYTES / Float.BYTES;
+    int most = WeightStream.SLOT_BYTES / resident.bytes();
     long to = address;
     for (HostTensor part : parts) {
       long left = (long) part.rows() * part.cols();

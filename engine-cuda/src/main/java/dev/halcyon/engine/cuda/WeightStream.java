@@ -31,8 +31,8 @@ import org.bytedeco.cuda.global.cudart;
  */
 final class WeightStream {
 
-  static final int SLOT_BYTES = 8 << 20;
-  private static final int MAX_LANES = 8;
+  static final int SLOT_BYTES = 4 << 20;
+  private static final int MAX_LANES = 16;
 
   private final CudaContext context;
   private final int laneCount;
