@@ -41,7 +41,7 @@ __device__ __forceinline__ void scanPart(
 #pragma unroll
       for (int e = 0; e < SCAN_EACH; e++) {
         // What the row lacks is negative infinity, and adds nothing.
-        each[e] = expBelow(x[e] - max);
+        each[e] = expf(x[e] - max);
       }
       sum = pairwise<SCAN_EACH>(each);
     }

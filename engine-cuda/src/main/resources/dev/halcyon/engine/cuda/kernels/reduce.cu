@@ -131,19 +131,13 @@ __device__ __forceinline__ int countBefore(
   return int(before);
 }
 
-constexpr float LN_2 = 0.6931471805599453f;
-
-// exp(x - base) for a thread's elements, added up. The product with log2(e) is rounded once, with
-// the difference, which tells where exp is small against the 1 of the highest logit: at -11.8, of
-// which 2^17 add up to as much, it is at most 7e-7 of each. What rounds the same for all is made good.
+// exp(x - base) for a thread's elements, added up.
 __device__ __forceinline__ float sumOfExp(float (&x)[SCAN_EACH], float base) {
-  float scaled = base * LOG2_E;
 #pragma unroll
   for (int e = 0; e < SCAN_EACH; e++) {
-    x[e] = exp2Below(fmaf(x[e], LOG2_E, -scaled));
+    x[e] = expf(x[e] - base);
   }
-  float rounded = fmaf(base, LOG2_E, -scaled);
-  return pairwise<SCAN_EACH>(x) * fmaf(-rounded, LN_2, 1.0f);
+  return pairwise<SCAN_EACH>(x);
 }
 
 // What a thread has found out about its elements so far. A NaN among them makes one of the sum.
@@ -168,7 +162,7 @@ __device__ __forceinline__ void scanPart(
   float max = fmaxf(f.max, own);
   // Where all are negative infinity, so that they add nothing; as does what the row lacks.
   float base = max == -infinity() ? 0.0f : max;
-  f.sum = f.sum * expBelow(f.max - base) + sumOfExp(x, base);
+  f.sum = f.sum * expf(f.max - base) + sumOfExp(x, base);
   f.max = max;
 }
 
@@ -189,7 +183,7 @@ __device__ __forceinline__ void scanParts(
     scanPart(row, held, part, target, groups, f);
   }
   float max = blockReduce(f.max, [](float a, float b) { return fmaxf(a, b); });
-  double sum = f.max == -infinity() ? f.sum : f.sum * expBelow(f.max - max);
+  double sum = f.max == -infinity() ? f.sum : f.sum * expf(f.max - max);
   writeSums(sum, 0.0, f.before, false, keyOf(rankOf(max), 0), out);
 }
 

@@ -38,19 +38,6 @@ __device__ __forceinline__ float pairwise(const float* x) {
   }
 }
 
-constexpr float LOG2_E = 1.4426950408889634f;
-
-// 2 to the power of a number up to 0.
-__device__ __forceinline__ float exp2Below(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// exp(x) for x up to 0. The argument's rounding tells where exp(x) is small against the 1 that the
-// highest logit adds to a sum: at -11.8, of which 2^17 add up to as much, it is at most 7e-7 of each.
-__device__ __forceinline__ float expBelow(float x) { return exp2Below(x * LOG2_E); }
-
 // The best key of a thread's elements, NO_KEY if the row has none of them.
 template <typename T>
 __device__ __forceinline__ u64 bestKey(
