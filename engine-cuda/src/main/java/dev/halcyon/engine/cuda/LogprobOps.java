@@ -4,9 +4,10 @@ import java.nio.ByteBuffer;
 import java.util.Arrays;
 
 /**
- * Scans of rows of logits: the sums of a softmax, a token's rank, the most likely tokens. Kernels
- * in logprobs.cu. A row is read once, by a block for each part of it, whatever is wanted; of lists
- * of more than {@link #LIST} tokens it is read again by one block, see select.cuh.
+ * Scans of rows of logits for sampling: the sums of a softmax, and what the most likely tokens are
+ * found by. Kernels in logprobs.cu. A row is read once, by a block for each part of it, whatever is
+ * wanted; for lists of more than {@link #LIST} tokens it is read again by one block, see
+ * select.cuh.
  */
 final class LogprobOps {
 
