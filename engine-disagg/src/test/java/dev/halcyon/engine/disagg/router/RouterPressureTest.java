@@ -19,7 +19,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
@@ -30,12 +30,12 @@ class RouterPressureTest {
   @Test
   void aBoundedNumberRunsABoundedNumberWaitsAndTheRestIsRefused() throws Exception {
     try (RouterRig rig = new RouterRig(1, 1, options -> options.maxInFlight(2).maxWaiting(3))) {
-      CountDownLatch goOn = new CountDownLatch(1);
+      Semaphore goOn = new Semaphore(0);
       rig.prefill()
           .on(
               "/prefill",
               (request, out) -> {
-                FakeEndpoint.waitFor(goOn);
+                goOn.tryAcquire(20, TimeUnit.SECONDS);
                 out.whole(200, rig.prefill().handover(request));
               });
       List<CompletableFuture<HttpResponse<String>>> answers = new ArrayList<>();
@@ -55,7 +55,13 @@ class RouterPressureTest {
         assertThat(refused.headers().firstValue("retry-after")).contains("1");
       }
       assertThat(rig.prefill().prefilled()).hasSize(2);
-      goOn.countDown();
+      // One at a time: two that end together let two others begin together.
+      for (int begun = 3; begun <= 5; begun++) {
+        goOn.release();
+        int now = begun;
+        await("the next has begun", () -> rig.prefill().prefilled().size() == now);
+      }
+      goOn.release(2);
       for (CompletableFuture<HttpResponse<String>> answer : answers) {
         assertThat(answer.get(20, TimeUnit.SECONDS).statusCode()).isEqualTo(200);
       }
