@@ -7,6 +7,9 @@ import io.netty.buffer.Unpooled;
 /** One try of a request: has the prompt computed, and hands it on to be continued. */
 final class ContextFirst implements Relay.Outcome {
 
+  /** Larger answers are looked through by another thread than the event loop's. */
+  private static final int SMALL = 256 << 10;
+
   private final RouterParts router;
   private final RoutedRequest request;
   private final long startNanos = System.nanoTime();
@@ -37,22 +40,43 @@ final class ContextFirst implements Relay.Outcome {
 
   private void prompted(WholeAnswer.Result result) {
     if (result.status() == 200) {
-      handover = Handover.find(result.body());
-      if (handover == null) {
-        promptFailed(
-            new ExchangeFailure(
-                ExchangeFailure.Kind.BROKEN, "its answer has no " + ClientBody.FIELD));
-      } else {
-        prefill.callSucceeded();
-        router.metrics().prefilled(System.nanoTime() - startNanos);
-        generate();
-      }
+      find(result.body());
       return;
     }
     if (result.isBusy() || !result.isRefusal()) {
       request.pinned(null);
     }
     request.endpointRefused(prefill, result);
+  }
+
+  private void find(byte[] answer) {
+    if (answer.length <= SMALL) {
+      handOn(Handover.find(answer));
+      return;
+    }
+    router
+        .workers()
+        .execute(
+            () -> {
+              Handover found = Handover.find(answer);
+              request.call().loop().execute(() -> handOn(found));
+            });
+  }
+
+  private void handOn(Handover found) {
+    if (request.isOver()) {
+      return;
+    }
+    handover = found;
+    if (handover == null) {
+      promptFailed(
+          new ExchangeFailure(
+              ExchangeFailure.Kind.BROKEN, "its answer has no " + ClientBody.FIELD));
+      return;
+    }
+    prefill.callSucceeded();
+    router.metrics().prefilled(System.nanoTime() - startNanos);
+    generate();
   }
 
   private void promptFailed(ExchangeFailure failure) {

@@ -77,7 +77,8 @@ public final class DisaggService implements AutoCloseable {
             new Admission(options.maxInFlight(), options.maxWaiting()),
             pins,
             new RequestIds(),
-            metrics);
+            metrics,
+            server.workers());
     List<Node> nodes = new ArrayList<>(prefill.nodes());
     nodes.addAll(decode.nodes());
     RouterMetrics.watch(server.registry(), parts.admission(), nodes);

@@ -82,6 +82,10 @@ final class Exchange {
   /** Notes the first sign of an answer. */
   void answerBegan() {
     answering = true;
+  }
+
+  /** Notes that the answer is on its way to a client: it is not given up for a failed check. */
+  void isPassedOn() {
     node.answered(this);
   }
 

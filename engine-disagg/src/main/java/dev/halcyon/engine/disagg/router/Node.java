@@ -68,7 +68,7 @@ final class Node {
     running.decrementAndGet();
   }
 
-  /** Notes an exchange that has not been answered yet. */
+  /** Notes an exchange that is given up if checks find the endpoint down. */
   void awaits(Exchange exchange) {
     unanswered.add(exchange);
   }

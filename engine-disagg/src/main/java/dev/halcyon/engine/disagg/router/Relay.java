@@ -120,6 +120,7 @@ final class Relay implements Answer {
   private void begin() {
     if (!begun) {
       begun = true;
+      exchange.isPassedOn();
       outcome.began();
       call.begin(
           200,

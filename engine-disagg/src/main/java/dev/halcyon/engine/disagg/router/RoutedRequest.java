@@ -80,6 +80,10 @@ final class RoutedRequest {
 
   // For the tries.
 
+  boolean isOver() {
+    return over;
+  }
+
   Call call() {
     return call;
   }

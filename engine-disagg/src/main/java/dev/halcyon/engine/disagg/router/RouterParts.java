@@ -1,6 +1,12 @@
 package dev.halcyon.engine.disagg.router;
 
-/** What the requests of a router share. */
+import java.util.concurrent.Executor;
+
+/**
+ * What the requests of a router share.
+ *
+ * @param workers for what would hold up an event loop
+ */
 record RouterParts(
     RouterOptions options,
     NodeClient client,
@@ -9,4 +15,5 @@ record RouterParts(
     Admission admission,
     Pins pins,
     RequestIds ids,
-    RouterMetrics metrics) {}
+    RouterMetrics metrics,
+    Executor workers) {}

@@ -63,7 +63,7 @@ final class WholeAnswer implements Answer {
   private final int most;
   private final Consumer<Result> whenWhole;
   private final Consumer<ExchangeFailure> whenFailed;
-  private final ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+  private ByteArrayOutputStream bytes;
   private Exchange exchange;
   private int status;
   private HttpHeaders headers;
@@ -100,6 +100,8 @@ final class WholeAnswer implements Answer {
   public void head(int answered, HttpHeaders answeredHeaders) {
     status = answered;
     headers = answeredHeaders;
+    int length = headers.getInt(HttpHeaderNames.CONTENT_LENGTH, 1024);
+    bytes = new ByteArrayOutputStream(Math.max(0, Math.min(length, most)));
   }
 
   @Override

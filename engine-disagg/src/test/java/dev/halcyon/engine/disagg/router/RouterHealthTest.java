@@ -116,6 +116,27 @@ class RouterHealthTest {
   }
 
   @Test
+  void aPrefillThatHangsWithinItsAnswerIsNotWaitedFor() throws Exception {
+    try (RouterRig rig = new RouterRig(2, 1, RouterHealthTest::quickChecks)) {
+      Reply half =
+          (request, out) -> {
+            out.raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"disaggregated_params\": [");
+            out.hang();
+          };
+      rig.prefill.forEach(each -> each.on("/prefill", half));
+      CompletableFuture<HttpResponse<String>> answer = rig.postAsync(COMPLETIONS, BODY);
+      await(
+          "it is there", () -> rig.prefill.stream().anyMatch(each -> !each.prefilled().isEmpty()));
+      FakeEndpoint hung = rig.prefill.get(rig.prefill.get(0).prefilled().isEmpty() ? 1 : 0);
+      FakeEndpoint other = rig.prefill.get(hung == rig.prefill.get(0) ? 1 : 0);
+      other.on("/prefill", (request, out) -> out.whole(200, other.handover(request)));
+      hung.on("/health", (request, out) -> out.hang());
+      assertThat(answer.get(20, TimeUnit.SECONDS).statusCode()).isEqualTo(200);
+      assertThat(other.prefilled()).hasSize(1);
+    }
+  }
+
+  @Test
   void aHungEndpointIsNotWaitedFor() throws Exception {
     try (RouterRig rig = new RouterRig(1, 2, RouterHealthTest::quickChecks)) {
       for (FakeEndpoint each : rig.decode) {

@@ -51,6 +51,29 @@ class RouterStylesTest {
     }
   }
 
+  /** Large ones are looked through by another thread. */
+  @Test
+  void aLargeHandoverIsPassedOnToTheByte() {
+    try (RouterRig rig = rig(ScheduleStyle.CONTEXT_FIRST)) {
+      String handover = "[{\"logits\": \"" + "AAAA".repeat(1 << 20) + "\"}]";
+      rig.prefill()
+          .on(
+              "/prefill",
+              (request, out) -> out.whole(200, "{\"disaggregated_params\":" + handover + "}"));
+      assertThat(rig.post(COMPLETIONS, BODY).statusCode()).isEqualTo(200);
+      assertThat(rig.decode().requests(COMPLETIONS).get(0).body())
+          .isEqualTo("{\"prompt\": \"Once\",\"disaggregated_params\":" + handover + "}");
+      rig.prefill()
+          .on(
+              "/prefill",
+              (request, out) -> out.whole(200, "{\"disaggregated_params\":" + handover),
+              (request, out) -> out.whole(200, rig.prefill().handover(request)));
+      assertThat(rig.post(COMPLETIONS, BODY).statusCode()).as("after a broken one").isEqualTo(200);
+      assertThat(rig.prefill().prefilled()).hasSize(3);
+      rig.awaitIdle();
+    }
+  }
+
   @Test
   void generationFirstNamesThePrefillEndpoint() {
     try (RouterRig rig = rig(ScheduleStyle.GENERATION_FIRST)) {
