@@ -6,12 +6,14 @@ import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.disagg.http.ApiReader.Body;
 import dev.halcyon.engine.disagg.http.Submission.Part;
+import dev.halcyon.engine.disagg.server.ApiException;
 import dev.halcyon.engine.disagg.server.Call;
 import dev.halcyon.engine.disagg.server.Json;
 import dev.halcyon.engine.disagg.server.Route;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
@@ -22,6 +24,11 @@ import java.util.concurrent.TimeUnit;
  */
 final class PrefillRole {
 
+  /** How long a name is remembered that was cancelled before its request came. */
+  private static final Duration EARLY = Duration.ofSeconds(10);
+
+  private static final int MOST_EARLY = 1 << 16;
+
   private final Engine engine;
   private final ApiReader reader;
   private final Duration requestTimeout;
@@ -30,6 +37,12 @@ final class PrefillRole {
 
   /** What can be cancelled: requests that run, and those whose prompts may still be pinned. */
   private final Map<String, List<Submission>> known = new ConcurrentHashMap<>();
+
+  /**
+   * Names that were cancelled and are not known. Their requests may be on their way: over another
+   * connection, which was perhaps closed behind them, they may come later.
+   */
+  private final Set<String> early = ConcurrentHashMap.newKeySet();
 
   PrefillRole(Engine engine, ApiReader reader, HttpOptions options, ServiceMetrics metrics) {
     this.engine = engine;
@@ -51,6 +64,10 @@ final class PrefillRole {
     split.refuseOthers();
     Submission submission = new Submission(call, metrics, () -> {});
     add(id, submission);
+    if (early.remove(id)) {
+      remove(id, submission);
+      throw cancelled();
+    }
     try {
       boolean runs =
           submission.start(
@@ -58,6 +75,7 @@ final class PrefillRole {
               i -> Part.running(engine.submit(contextOnly(body.request(), i, id))));
       if (!runs) {
         remove(id, submission);
+        call.fail(cancelled()); // by its name, unless the client left
         return;
       }
     } catch (RuntimeException | Error e) {
@@ -102,11 +120,20 @@ final class PrefillRole {
     Fields fields = new Fields(Json.parseObject(call.body()), "");
     String id = SplitFields.requestId(fields);
     fields.refuseOthers();
+    // In this order, so that a request that comes meanwhile finds the one or is found by the other.
+    boolean noted = early.size() < MOST_EARLY && early.add(id);
     List<Submission> found = known.remove(id);
     if (found != null) {
+      early.remove(id);
       found.forEach(Submission::cancel);
+    } else if (noted) {
+      call.loop().schedule(() -> early.remove(id), EARLY.toMillis(), TimeUnit.MILLISECONDS);
     }
     call.respond(200, Call.JSON, Json.bytes(Json.object().put("cancelled", found != null)));
+  }
+
+  private static ApiException cancelled() {
+    return ApiException.failed(503, "cancelled", "The request was cancelled");
   }
 
   private void add(String id, Submission submission) {

@@ -111,9 +111,9 @@ final class ContextFirst implements Relay.Outcome {
   }
 
   @Override
-  public void ended() {
+  public void ended(boolean well) {
     decode.callSucceeded();
-    request.end();
+    request.end(well);
   }
 
   @Override

@@ -53,9 +53,9 @@ final class GenerationFirst implements Relay.Outcome {
   }
 
   @Override
-  public void ended() {
+  public void ended(boolean well) {
     decode.callSucceeded();
-    request.end();
+    request.end(well);
   }
 
   @Override

@@ -5,7 +5,9 @@ import io.netty.buffer.ByteBuf;
 import io.netty.handler.codec.http.HttpHeaderNames;
 import io.netty.handler.codec.http.HttpHeaders;
 import io.netty.util.concurrent.ScheduledFuture;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -15,6 +17,9 @@ import java.util.concurrent.TimeUnit;
  * answer.
  */
 final class Relay implements Answer {
+
+  /** What a good stream of events ends with. */
+  private static final byte[] DONE = "data: [DONE]\n\n".getBytes(StandardCharsets.US_ASCII);
 
   /** Errors are short. */
   private static final int MOST_OF_ERROR = 64 << 10;
@@ -28,8 +33,12 @@ final class Relay implements Answer {
     /** The first byte is on its way to the client. */
     void began();
 
-    /** The answer is complete. */
-    void ended();
+    /**
+     * The answer is complete.
+     *
+     * @param well whether it was a good one; a stream may have ended with an error
+     */
+    void ended(boolean well);
 
     /**
      * @param begun whether some of the answer has gone to the client
@@ -43,6 +52,7 @@ final class Relay implements Answer {
   private Exchange exchange;
   private WholeAnswer error;
   private HttpHeaders headers;
+  private final byte[] tail = new byte[DONE.length];
   private boolean begun;
   private int writing;
   private long lastHeard;
@@ -82,6 +92,7 @@ final class Relay implements Answer {
     }
     heard();
     begin();
+    noteTail(piece);
     writing++;
     call.add(
         piece,
@@ -108,7 +119,7 @@ final class Relay implements Answer {
     }
     begin();
     call.end();
-    outcome.ended();
+    outcome.ended(!isEvents() || Arrays.equals(tail, DONE));
   }
 
   @Override
@@ -128,6 +139,17 @@ final class Relay implements Answer {
           Long.parseLong(headers.get(HttpHeaderNames.CONTENT_LENGTH, "-1")),
           WholeAnswer.passedOn(headers));
     }
+  }
+
+  private boolean isEvents() {
+    return WholeAnswer.contentType(headers).startsWith("text/event-stream");
+  }
+
+  /** Keeps the last bytes of all. */
+  private void noteTail(ByteBuf piece) {
+    int taken = Math.min(piece.readableBytes(), tail.length);
+    System.arraycopy(tail, taken, tail, 0, tail.length - taken);
+    piece.getBytes(piece.writerIndex() - taken, tail, tail.length - taken, taken);
   }
 
   private void heard() {

@@ -201,9 +201,13 @@ final class RoutedRequest {
     fail(ApiException.failed(503, "no_endpoint", "No " + role.label() + " endpoint is up"));
   }
 
-  /** The answer has gone to the client. */
-  void end() {
-    finish(false);
+  /**
+   * The answer has gone to the client.
+   *
+   * @param well whether it was a good one, so that nothing is left pinned
+   */
+  void end(boolean well) {
+    finish(!well);
   }
 
   private void again(Runnable otherwise) {

@@ -107,6 +107,34 @@ class RouterCancelTest {
     }
   }
 
+  /** The prompt may not have been fetched by then. */
+  @Test
+  void afterAStreamThatEndsWithAnError() {
+    try (RouterRig rig = new RouterRig(1, 1, options -> options)) {
+      rig.decode()
+          .on(
+              COMPLETIONS,
+              (request, out) -> {
+                out.eventsHead();
+                out.chunk(": still here\n\n");
+                out.chunk("data: {\"error\": {}}\n\n");
+                out.endChunks();
+              },
+              (request, out) -> {
+                out.eventsHead();
+                out.chunk("data: {}\n\ndata: [DO");
+                out.chunk("NE]\n");
+                out.chunk("\n");
+                out.endChunks();
+              });
+      assertThat(rig.post(COMPLETIONS, STREAM).body()).contains("error");
+      assertAllFreed(rig, rig.prefill().prefilled());
+      assertThat(rig.post(COMPLETIONS, STREAM).body()).endsWith("data: {}\n\ndata: [DONE]\n\n");
+      rig.awaitIdle();
+      assertThat(rig.prefill().cancelled()).as("the first").hasSize(1);
+    }
+  }
+
   /** The endpoint's own timeout frees what it can't be told of; telling is tried three times. */
   @Test
   void freeingIsTriedAgain() throws Exception {

@@ -114,6 +114,7 @@ class RouterPressureTest {
                   out.chunk(piece);
                   sent.addAndGet(piece.length());
                 }
+                out.chunk("data: [DONE]\n\n");
                 out.endChunks();
               });
       try (Socket slow = new Socket()) {
