@@ -107,7 +107,11 @@ final class CudaMemory implements DeviceMemory, AutoCloseable {
 
   @Override
   public CudaBuffer allocate(long bytes, String purpose) {
-    CudaBuffer buffer = allocateUninitialized(bytes, purpose);
+    return zeroed(allocateUninitialized(bytes, purpose));
+  }
+
+  /** A new buffer, zeroed; closed if that fails. */
+  private CudaBuffer zeroed(CudaBuffer buffer) {
     try {
       zero(buffer);
       return buffer;
@@ -187,14 +191,7 @@ final class CudaMemory implements DeviceMemory, AutoCloseable {
 
   /** As {@link #allocateOwn}, of zeros. */
   CudaBuffer allocateOwnZeroed(long bytes, String purpose) {
-    CudaBuffer buffer = allocateOwn(bytes, purpose);
-    try {
-      zero(buffer);
-      return buffer;
-    } catch (RuntimeException | Error e) {
-      buffer.close();
-      throw e;
-    }
+    return zeroed(allocateOwn(bytes, purpose));
   }
 
   /**

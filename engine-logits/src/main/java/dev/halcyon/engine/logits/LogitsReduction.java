@@ -1,8 +1,8 @@
 package dev.halcyon.engine.logits;
 
 /**
- * Reduces rows of logits that are already there to prompt logprobs: on the device, rows of the host
- * in chunks of bounded scratch memory, each repeated on the host if the device has no room for it.
+ * Reduces rows of logits that are already there to prompt logprobs: on the device, full logits in
+ * chunks, each repeated on the host if the device has no room for it.
  */
 public final class LogitsReduction {
 
@@ -43,19 +43,20 @@ public final class LogitsReduction {
     }
   }
 
-  /** The rows of a chunk from the host: as many as fit into the scratch memory, at least one. */
+  /** The rows of a chunk: as many as fit into the scratch memory, at least one. */
   static int chunkRows(int vocabSize) {
     return (int) Math.max(1, SCRATCH_BYTES / FullLogits.bytes(1, vocabSize));
   }
 
-  /** Reduces some rows; the device's reductions are to be awaited. */
+  /**
+   * Reduces some rows; the device's reductions are to be awaited. Rows of the host take as much
+   * device memory as they are large, at once.
+   */
   void reduce(LogitsRows logits, int firstRow, int rows, PromptLogprobs out, int firstEntry) {
-    int chunk = chunkRows(logits.vocabSize());
     int done = 0;
     while (done < rows) {
       int row = firstRow + done;
-      int there = Math.min(rows - done, logits.contiguous(row));
-      int count = logits.onDevice(row, there) == null ? Math.min(chunk, there) : there;
+      int count = Math.min(rows - done, logits.contiguous(row));
       int entry = firstEntry + done;
       logits.whileOpen(() -> reduceChunk(logits, row, count, out, entry));
       done += count;
