@@ -1,23 +1,21 @@
 package dev.halcyon.engine.disagg.http;
 
 import dev.halcyon.engine.RequestTiming;
+import dev.halcyon.engine.disagg.server.LatencyTimers;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Timer;
-import java.time.Duration;
 
 /** Notes how long requests took. */
 final class ServiceMetrics {
 
-  private final MeterRegistry registry;
   private final Timer queueTime;
   private final Timer firstToken;
   private final Timer total;
 
   ServiceMetrics(MeterRegistry registry) {
-    this.registry = registry;
-    queueTime = histogram("halcyon.request.queue");
-    firstToken = histogram("halcyon.request.first.token");
-    total = histogram("halcyon.request");
+    queueTime = LatencyTimers.of("halcyon.request.queue", registry);
+    firstToken = LatencyTimers.of("halcyon.request.first.token", registry);
+    total = LatencyTimers.of("halcyon.request", registry);
   }
 
   /** Notes how long a request of the engine took. */
@@ -27,22 +25,5 @@ final class ServiceMetrics {
     if (timing.timeToFirstToken() != null) {
       firstToken.record(timing.timeToFirstToken());
     }
-  }
-
-  private Timer histogram(String name) {
-    return Timer.builder(name)
-        .serviceLevelObjectives(
-            Duration.ofMillis(10),
-            Duration.ofMillis(50),
-            Duration.ofMillis(100),
-            Duration.ofMillis(250),
-            Duration.ofMillis(500),
-            Duration.ofSeconds(1),
-            Duration.ofMillis(2500),
-            Duration.ofSeconds(5),
-            Duration.ofSeconds(10),
-            Duration.ofSeconds(30),
-            Duration.ofSeconds(60))
-        .register(registry);
   }
 }

@@ -1,10 +1,10 @@
 package dev.halcyon.engine.disagg.router;
 
+import dev.halcyon.engine.disagg.server.LatencyTimers;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.Gauge;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Timer;
-import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 
@@ -23,8 +23,8 @@ final class RouterMetrics {
     broken = Counter.builder("halcyon.router.broken").register(registry);
     told = Counter.builder("halcyon.router.cancels").tag("told", "true").register(registry);
     untold = Counter.builder("halcyon.router.cancels").tag("told", "false").register(registry);
-    prefill = histogram("halcyon.router.prefill", registry);
-    firstByte = histogram("halcyon.router.first.byte", registry);
+    prefill = LatencyTimers.of("halcyon.router.prefill", registry);
+    firstByte = LatencyTimers.of("halcyon.router.first.byte", registry);
   }
 
   static void watch(MeterRegistry registry, Admission admission, List<Node> nodes) {
@@ -61,22 +61,5 @@ final class RouterMetrics {
 
   void answerBegan(long nanos) {
     firstByte.record(nanos, TimeUnit.NANOSECONDS);
-  }
-
-  private static Timer histogram(String name, MeterRegistry registry) {
-    return Timer.builder(name)
-        .serviceLevelObjectives(
-            Duration.ofMillis(10),
-            Duration.ofMillis(50),
-            Duration.ofMillis(100),
-            Duration.ofMillis(250),
-            Duration.ofMillis(500),
-            Duration.ofSeconds(1),
-            Duration.ofMillis(2500),
-            Duration.ofSeconds(5),
-            Duration.ofSeconds(10),
-            Duration.ofSeconds(30),
-            Duration.ofSeconds(60))
-        .register(registry);
   }
 }
