@@ -5,7 +5,6 @@ import dev.halcyon.engine.ChatMessage;
 import dev.halcyon.engine.DTypeChoice;
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
-import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.GenerationDelta;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
@@ -15,7 +14,6 @@ import dev.halcyon.engine.SamplingParams;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.PrintStream;
-import java.io.PrintWriter;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -24,7 +22,6 @@ import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.Callable;
 import java.util.stream.Stream;
-import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
@@ -39,9 +36,6 @@ import picocli.CommandLine.Parameters;
     sortOptions = false,
     usageHelpAutoWidth = true)
 public final class GenerateCommand implements Callable<Integer> {
-
-  private static final int FAILED = 1;
-  private static final int WRONG_ARGUMENT = 2;
 
   @Parameters(
       paramLabel = "PROMPT",
@@ -150,16 +144,7 @@ public final class GenerateCommand implements Callable<Integer> {
 
   /** Runs the command and returns its exit code. */
   static int run(PrintStream out, PrintStream err, String... args) {
-    return new CommandLine(new GenerateCommand(out, err))
-        .setCaseInsensitiveEnumValuesAllowed(true)
-        .setOut(new PrintWriter(out, true))
-        .setParameterExceptionHandler(
-            (e, rest) -> {
-              err.println("generate: " + e.getMessage() + " (see --help)");
-              return WRONG_ARGUMENT;
-            })
-        .setExecutionExceptionHandler((e, command, parsed) -> report(e, err))
-        .execute(args);
+    return CommandRunner.run("generate", new GenerateCommand(out, err), out, err, args);
   }
 
   @Override
@@ -168,7 +153,7 @@ public final class GenerateCommand implements Callable<Integer> {
     try (Engine engine = open()) {
       GenerationHandle handle = engine.submit(request(params));
       if (!stream(handle)) {
-        return FAILED;
+        return CommandRunner.FAILED;
       }
       try (GenerationResult result = handle.await()) {
         err.println(summary(result, engine.backendName()));
@@ -242,11 +227,5 @@ public final class GenerateCommand implements Callable<Integer> {
         first == null ? "-" : first.toMillis() + " ms",
         result.outputs().get(0).finishReason(),
         backendName);
-  }
-
-  private static int report(Exception e, PrintStream err) {
-    boolean told = e instanceof EngineException || e instanceof IllegalArgumentException;
-    err.println("generate: " + (told ? e.getMessage() : e.toString()));
-    return e instanceof IllegalArgumentException ? WRONG_ARGUMENT : FAILED;
   }
 }

@@ -4,7 +4,6 @@ import dev.halcyon.engine.BackendChoice;
 import dev.halcyon.engine.DTypeChoice;
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
-import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.disagg.http.HttpOptions;
 import dev.halcyon.engine.disagg.http.HttpService;
 import dev.halcyon.engine.disagg.router.DisaggService;
@@ -12,7 +11,6 @@ import dev.halcyon.engine.disagg.router.RouterOptions;
 import dev.halcyon.engine.transfer.KvTransport;
 import java.io.IOException;
 import java.io.PrintStream;
-import java.io.PrintWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -23,7 +21,6 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
-import picocli.CommandLine;
 import picocli.CommandLine.ArgGroup;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
@@ -46,8 +43,6 @@ import picocli.CommandLine.Option;
     usageHelpAutoWidth = true)
 public final class ServeCommand implements Callable<Integer> {
 
-  private static final int FAILED = 1;
-  private static final int WRONG_ARGUMENT = 2;
   private static final String KEY_VARIABLE = "HALCYON_API_KEY";
 
   /** Where it listens, and to whom. */
@@ -275,16 +270,7 @@ public final class ServeCommand implements Callable<Integer> {
       Consumer<String> started,
       CountDownLatch stop,
       String... args) {
-    return new CommandLine(new ServeCommand(environment, started, stop))
-        .setCaseInsensitiveEnumValuesAllowed(true)
-        .setOut(new PrintWriter(out, true))
-        .setParameterExceptionHandler(
-            (e, rest) -> {
-              err.println("serve: " + e.getMessage() + " (see --help)");
-              return WRONG_ARGUMENT;
-            })
-        .setExecutionExceptionHandler((e, command, parsed) -> report(e, err))
-        .execute(args);
+    return CommandRunner.run("serve", new ServeCommand(environment, started, stop), out, err, args);
   }
 
   @Override
@@ -390,11 +376,5 @@ public final class ServeCommand implements Callable<Integer> {
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
-  }
-
-  private static int report(Exception e, PrintStream err) {
-    boolean told = e instanceof EngineException || e instanceof IllegalArgumentException;
-    err.println("serve: " + (told ? e.getMessage() : e.toString()));
-    return e instanceof IllegalArgumentException ? WRONG_ARGUMENT : FAILED;
   }
 }
