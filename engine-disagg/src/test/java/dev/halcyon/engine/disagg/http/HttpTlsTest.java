@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.TinyCheckpoint;
+import dev.halcyon.engine.disagg.TestKeys;
 import dev.halcyon.engine.disagg.transfer.InProcessTransport;
 import dev.halcyon.engine.transfer.KvTransport;
 import java.net.Socket;
@@ -11,12 +12,9 @@ import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.KeyStore;
-import java.util.Base64;
 import java.util.List;
-import java.util.concurrent.TimeUnit;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 import org.junit.jupiter.api.Test;
@@ -25,15 +23,13 @@ import org.junit.jupiter.api.io.TempDir;
 /** The service under https, with a certificate that the JDK's keytool makes. */
 class HttpTlsTest {
 
-  private static final char[] PASSWORD = "password".toCharArray();
-
   @TempDir private Path directory;
 
   @Test
   void servesHttpsAndNothingInTheClear() throws Exception {
-    KeyStore keys = makeKeys();
-    Path certificate = pem("cert.pem", "CERTIFICATE", keys.getCertificate("a").getEncoded());
-    Path key = pem("key.pem", "PRIVATE KEY", keys.getKey("a", PASSWORD).getEncoded());
+    KeyStore keys = TestKeys.make(directory, "keys", "localhost", "san=ip:127.0.0.1");
+    Path certificate = TestKeys.certificate(keys, directory.resolve("cert.pem"));
+    Path key = TestKeys.privateKey(keys, directory.resolve("key.pem"));
     HttpOptions options = TestServer.options().tls(certificate, key).build();
     Path tiny = TinyCheckpoint.write(directory.resolve("tiny"));
     try (Engine engine = Engine.builder().model(tiny).threads(1).build();
@@ -53,9 +49,9 @@ class HttpTlsTest {
 
   @Test
   void aDecodeServerAsksAPrefillServerUnderHttps() throws Exception {
-    KeyStore keys = makeKeys();
-    Path certificate = pem("cert.pem", "CERTIFICATE", keys.getCertificate("a").getEncoded());
-    Path key = pem("key.pem", "PRIVATE KEY", keys.getKey("a", PASSWORD).getEncoded());
+    KeyStore keys = TestKeys.make(directory, "keys", "localhost", "san=ip:127.0.0.1");
+    Path certificate = TestKeys.certificate(keys, directory.resolve("cert.pem"));
+    Path key = TestKeys.privateKey(keys, directory.resolve("key.pem"));
     Path tiny = TinyCheckpoint.write(directory.resolve("tiny"));
     try (InProcessTransport transport = new InProcessTransport();
         Engine prefill = engine(tiny, transport);
@@ -98,40 +94,5 @@ class HttpTlsTest {
     SSLContext context = SSLContext.getInstance("TLS");
     context.init(null, trust.getTrustManagers(), null);
     return HttpClient.newBuilder().sslContext(context).build();
-  }
-
-  private KeyStore makeKeys() throws Exception {
-    Path store = directory.resolve("keys.p12");
-    Process keytool =
-        new ProcessBuilder(
-                Path.of(System.getProperty("java.home"), "bin", "keytool").toString(),
-                "-genkeypair",
-                "-alias",
-                "a",
-                "-keyalg",
-                "EC",
-                "-dname",
-                "CN=localhost",
-                "-ext",
-                "san=ip:127.0.0.1",
-                "-keystore",
-                store.toString(),
-                "-storetype",
-                "PKCS12",
-                "-storepass",
-                new String(PASSWORD))
-            .redirectErrorStream(true)
-            .start();
-    String output = new String(keytool.getInputStream().readAllBytes());
-    assertThat(keytool.waitFor(60, TimeUnit.SECONDS)).isTrue();
-    assertThat(keytool.exitValue()).as(output).isZero();
-    return KeyStore.getInstance(store.toFile(), PASSWORD);
-  }
-
-  private Path pem(String name, String kind, byte[] der) throws Exception {
-    String text = Base64.getMimeEncoder(64, new byte[] {'\n'}).encodeToString(der);
-    return Files.writeString(
-        directory.resolve(name),
-        "-----BEGIN " + kind + "-----\n" + text + "\n-----END " + kind + "-----\n");
   }
 }

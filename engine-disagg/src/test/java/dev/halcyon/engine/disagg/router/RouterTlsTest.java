@@ -6,13 +6,12 @@ import static dev.halcyon.engine.disagg.router.RouterRig.code;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.halcyon.engine.disagg.TestKeys;
 import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.KeyStore;
-import java.util.Base64;
 import java.util.List;
-import java.util.concurrent.TimeUnit;
 import javax.net.ServerSocketFactory;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
@@ -21,8 +20,6 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** A router before https endpoints, with certificates that the JDK's keytool makes. */
 class RouterTlsTest {
-
-  private static final char[] PASSWORD = "password".toCharArray();
 
   @TempDir private Path directory;
 
@@ -87,46 +84,17 @@ class RouterTlsTest {
   private static ServerSocketFactory sockets(KeyStore keys) throws Exception {
     KeyManagerFactory managers =
         KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
-    managers.init(keys, PASSWORD);
+    managers.init(keys, TestKeys.PASSWORD);
     SSLContext context = SSLContext.getInstance("TLS");
     context.init(managers.getKeyManagers(), null, null);
     return context.getServerSocketFactory();
   }
 
   private Path pem(KeyStore keys) throws Exception {
-    String text =
-        Base64.getMimeEncoder(64, new byte[] {'\n'})
-            .encodeToString(keys.getCertificate("a").getEncoded());
-    return Files.writeString(
-        directory.resolve("trusted.pem"),
-        "-----BEGIN CERTIFICATE-----\n" + text + "\n-----END CERTIFICATE-----\n");
+    return TestKeys.certificate(keys, directory.resolve("trusted.pem"));
   }
 
   private KeyStore makeKeys(String name, String extension) throws Exception {
-    Path store = directory.resolve(name + ".p12");
-    Process keytool =
-        new ProcessBuilder(
-                Path.of(System.getProperty("java.home"), "bin", "keytool").toString(),
-                "-genkeypair",
-                "-alias",
-                "a",
-                "-keyalg",
-                "EC",
-                "-dname",
-                "CN=localhost",
-                "-ext",
-                extension,
-                "-keystore",
-                store.toString(),
-                "-storetype",
-                "PKCS12",
-                "-storepass",
-                new String(PASSWORD))
-            .redirectErrorStream(true)
-            .start();
-    String output = new String(keytool.getInputStream().readAllBytes());
-    assertThat(keytool.waitFor(60, TimeUnit.SECONDS)).isTrue();
-    assertThat(keytool.exitValue()).as(output).isZero();
-    return KeyStore.getInstance(store.toFile(), PASSWORD);
+    return TestKeys.make(directory, name, "localhost", extension);
   }
 }

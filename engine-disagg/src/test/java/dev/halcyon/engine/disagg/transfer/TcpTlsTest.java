@@ -5,19 +5,15 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.KvTransferException.Reason;
-import java.nio.file.Files;
+import dev.halcyon.engine.disagg.TestKeys;
 import java.nio.file.Path;
 import java.security.KeyStore;
-import java.util.Base64;
-import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Connections under TLS, with certificates that the JDK's keytool makes. */
 class TcpTlsTest {
-
-  private static final char[] PASSWORD = "password".toCharArray();
 
   @TempDir private static Path directory;
 
@@ -91,41 +87,8 @@ class TcpTlsTest {
   }
 
   private static void make(String name, String subject) throws Exception {
-    Path store = directory.resolve(name + ".p12");
-    Process keytool =
-        new ProcessBuilder(
-                Path.of(System.getProperty("java.home"), "bin", "keytool").toString(),
-                "-genkeypair",
-                "-alias",
-                "a",
-                "-keyalg",
-                "EC",
-                "-dname",
-                "CN=" + name,
-                "-ext",
-                "san=" + subject,
-                "-ext",
-                "bc:c",
-                "-storetype",
-                "PKCS12",
-                "-storepass",
-                new String(PASSWORD),
-                "-keystore",
-                store.toString())
-            .redirectErrorStream(true)
-            .start();
-    String output = new String(keytool.getInputStream().readAllBytes());
-    assertThat(keytool.waitFor(60, TimeUnit.SECONDS)).isTrue();
-    assertThat(keytool.exitValue()).as(output).isZero();
-    KeyStore keys = KeyStore.getInstance(store.toFile(), PASSWORD);
-    pem(name + ".key", "PRIVATE KEY", keys.getKey("a", PASSWORD).getEncoded());
-    pem(name + ".crt", "CERTIFICATE", keys.getCertificate("a").getEncoded());
-  }
-
-  private static void pem(String file, String kind, byte[] content) throws Exception {
-    String body = Base64.getMimeEncoder(64, new byte[] {'\n'}).encodeToString(content);
-    Files.writeString(
-        directory.resolve(file),
-        "-----BEGIN " + kind + "-----\n" + body + "\n-----END " + kind + "-----\n");
+    KeyStore keys = TestKeys.make(directory, name, name, "san=" + subject, "bc:c");
+    TestKeys.privateKey(keys, directory.resolve(name + ".key"));
+    TestKeys.certificate(keys, directory.resolve(name + ".crt"));
   }
 }

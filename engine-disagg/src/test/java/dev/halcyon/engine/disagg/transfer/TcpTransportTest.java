@@ -6,25 +6,27 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.transfer.KvFetch;
+import dev.halcyon.engine.transfer.KvTransport;
 import java.io.DataInputStream;
 import java.io.IOException;
-import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
-import java.util.UUID;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The contract over loopback, and what a network adds to it. */
-class TcpTransportTest extends KvTransportContract {
+class TcpTransportTest extends NetworkTransportContract {
 
   private TcpTransport listening;
   private TcpTransport connecting;
+
+  TcpTransportTest() {
+    super(NetworkTransport.TCP);
+  }
 
   @Override
   void openTransports() {
@@ -35,27 +37,8 @@ class TcpTransportTest extends KvTransportContract {
   }
 
   @Override
-  int openTransfers() {
-    return listening.openTransfers() + connecting.openTransfers();
-  }
-
-  @ParameterizedTest
-  @CsvSource(
-      nullValues = "none",
-      value = {"other,secret", "none,secret", "secret,none"})
-  void anotherTokenIsRefused(String here, String there) throws Exception {
-    try (TcpTransport server = new TcpTransport(TcpOptions.builder().token(there).build());
-        TcpTransport client =
-            new TcpTransport(TcpOptions.builder().listen(false).token(here).build())) {
-      generation.close();
-      generation = client;
-      FakeSource source = new FakeSource(5);
-      KvTransferException refused = failure(server.offer(source).descriptor(), new FakeSink(5, 0));
-      assertThat(refused.reason()).isEqualTo(Reason.REFUSED);
-      assertThat(refused).hasMessageStartingWith("token differs");
-      assertThat(source.ended()).isNotDone();
-      assertThat(client.openTransfers()).isZero();
-    }
+  int openTransfers(KvTransport transport) {
+    return ((TcpTransport) transport).openTransfers();
   }
 
   /** The token never goes over the wire: not to the other side, and not to one who claims to be. */
@@ -72,41 +55,6 @@ class TcpTransportTest extends KvTransportContract {
       assertThat(new String(proxy.toServer(), StandardCharsets.ISO_8859_1))
           .contains("HKVT")
           .doesNotContain("secret");
-    }
-  }
-
-  @Test
-  void aPeerThatIsNotThere() throws Exception {
-    int port;
-    try (ServerSocket taken = new ServerSocket(0)) {
-      port = taken.getLocalPort();
-    }
-    KvTransferException lost =
-        failure(
-            new PeerAddress("tcp", "127.0.0.1", port, UUID.randomUUID()).descriptor(),
-            new FakeSink(5, 0));
-    assertThat(lost.reason()).isEqualTo(Reason.PEER_LOST);
-    assertNothingOpen();
-  }
-
-  @Test
-  void aPeerThatDoesNotAnswer() throws Exception {
-    try (ServerSocket silent = new ServerSocket(0);
-        TcpTransport client =
-            new TcpTransport(
-                TcpOptions.builder()
-                    .listen(false)
-                    .connectTimeout(Duration.ofMillis(200))
-                    .build())) {
-      generation.close();
-      generation = client;
-      KvTransferException lost =
-          failure(
-              new PeerAddress("tcp", "127.0.0.1", silent.getLocalPort(), UUID.randomUUID())
-                  .descriptor(),
-              new FakeSink(5, 0));
-      assertThat(lost.reason()).isEqualTo(Reason.PEER_LOST);
-      assertThat(client.openTransfers()).isZero();
     }
   }
 

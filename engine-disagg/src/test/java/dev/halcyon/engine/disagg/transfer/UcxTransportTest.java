@@ -8,15 +8,13 @@ import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.transfer.KvFetch;
 import dev.halcyon.engine.transfer.KvLayout;
+import dev.halcyon.engine.transfer.KvTransport;
 import java.io.IOException;
-import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
@@ -28,13 +26,17 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** The contract over UCX, and what a network adds to it. */
 @ExtendWith(NeedsUcx.class)
-class UcxTransportTest extends KvTransportContract {
+class UcxTransportTest extends NetworkTransportContract {
 
   /** A token's keys and values of a layer have 128 KiB here: 33.5 MiB for 67 tokens in 4 layers. */
   private static final KvLayout LARGE = new KvLayout("model-a", "F32", 4, 4, 16, 1024, 1);
 
   private UcxTransport listening;
   private UcxTransport connecting;
+
+  UcxTransportTest() {
+    super(NetworkTransport.UCX);
+  }
 
   @Override
   void openTransports() {
@@ -50,8 +52,8 @@ class UcxTransportTest extends KvTransportContract {
   }
 
   @Override
-  int openTransfers() {
-    return listening.openTransfers() + connecting.openTransfers();
+  int openTransfers(KvTransport transport) {
+    return ((UcxTransport) transport).openTransfers();
   }
 
   @AfterEach
@@ -156,36 +158,6 @@ class UcxTransportTest extends KvTransportContract {
     }
   }
 
-  @ParameterizedTest
-  @CsvSource(
-      nullValues = "none",
-      value = {"other,secret", "none,secret", "secret,none"})
-  void anotherTokenIsRefused(String here, String there) throws Exception {
-    try (UcxTransport server = new UcxTransport(TcpOptions.builder().token(there).build());
-        UcxTransport client =
-            new UcxTransport(TcpOptions.builder().listen(false).token(here).build())) {
-      generation.close();
-      generation = client;
-      FakeSource source = new FakeSource(5);
-      KvTransferException refused = failure(server.offer(source).descriptor(), new FakeSink(5, 0));
-      assertThat(refused.reason()).isEqualTo(Reason.REFUSED);
-      assertThat(refused).hasMessageStartingWith("token differs");
-      assertThat(source.ended()).isNotDone();
-      assertThat(client.openTransfers()).isZero();
-    }
-  }
-
-  @Test
-  void aPeerThatIsNotThere() throws Exception {
-    int port;
-    try (ServerSocket taken = new ServerSocket(0)) {
-      port = taken.getLocalPort();
-    }
-    KvTransferException lost = failure(address("127.0.0.1", port).descriptor(), new FakeSink(5, 0));
-    assertThat(lost.reason()).isEqualTo(Reason.PEER_LOST);
-    assertNothingOpen();
-  }
-
   @Test
   void aHostThatIsNotThere() throws Exception {
     KvTransferException lost =
@@ -193,24 +165,6 @@ class UcxTransportTest extends KvTransportContract {
     assertThat(lost.reason()).isEqualTo(Reason.PEER_LOST);
     assertThat(lost).hasMessageContaining("nowhere.invalid:1: there is no host of this name");
     assertNothingOpen();
-  }
-
-  @Test
-  void aPeerThatDoesNotAnswer() throws Exception {
-    try (ServerSocket silent = new ServerSocket(0);
-        UcxTransport client =
-            new UcxTransport(
-                TcpOptions.builder()
-                    .listen(false)
-                    .connectTimeout(Duration.ofMillis(200))
-                    .build())) {
-      generation.close();
-      generation = client;
-      KvTransferException lost =
-          failure(address("127.0.0.1", silent.getLocalPort()).descriptor(), new FakeSink(5, 0));
-      assertThat(lost.reason()).isEqualTo(Reason.PEER_LOST);
-      assertThat(client.openTransfers()).isZero();
-    }
   }
 
   @Test
@@ -256,10 +210,6 @@ class UcxTransportTest extends KvTransportContract {
     try (Stream<Path> files = Files.list(Path.of("/proc/self/fd"))) {
       return files.count();
     }
-  }
-
-  private static PeerAddress address(String host, int port) {
-    return new PeerAddress("ucx", host, port, UUID.randomUUID());
   }
 
   private void assertNoBufferInUse() throws InterruptedException {

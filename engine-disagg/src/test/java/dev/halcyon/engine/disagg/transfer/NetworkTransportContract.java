@@ -1,0 +1,84 @@
+package dev.halcyon.engine.disagg.transfer;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.KvTransferException.Reason;
+import dev.halcyon.engine.transfer.KvTransport;
+import java.net.ServerSocket;
+import java.time.Duration;
+import java.util.Locale;
+import java.util.UUID;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** The contract of transports, and what every network adds to it. */
+abstract class NetworkTransportContract extends KvTransportContract {
+
+  private final NetworkTransport kind;
+
+  NetworkTransportContract(NetworkTransport kind) {
+    this.kind = kind;
+  }
+
+  /** The transfers that a transport of this kind has open. */
+  abstract int openTransfers(KvTransport transport);
+
+  @Override
+  final int openTransfers() {
+    return openTransfers(context) + openTransfers(generation);
+  }
+
+  /** An address of this kind. */
+  final PeerAddress address(String host, int port) {
+    return new PeerAddress(kind.name().toLowerCase(Locale.ROOT), host, port, UUID.randomUUID());
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      nullValues = "none",
+      value = {"other,secret", "none,secret", "secret,none"})
+  void anotherTokenIsRefused(String here, String there) throws Exception {
+    try (KvTransport server = kind.open(TcpOptions.builder().token(there).build());
+        KvTransport client = kind.open(TcpOptions.builder().listen(false).token(here).build())) {
+      generation.close();
+      generation = client;
+      FakeSource source = new FakeSource(5);
+      KvTransferException refused = failure(server.offer(source).descriptor(), new FakeSink(5, 0));
+      assertThat(refused.reason()).isEqualTo(Reason.REFUSED);
+      assertThat(refused).hasMessageStartingWith("token differs");
+      assertThat(source.ended()).isNotDone();
+      assertThat(openTransfers(client)).isZero();
+    }
+  }
+
+  @Test
+  void aPeerThatIsNotThere() throws Exception {
+    int port;
+    try (ServerSocket taken = new ServerSocket(0)) {
+      port = taken.getLocalPort();
+    }
+    KvTransferException lost = failure(address("127.0.0.1", port).descriptor(), new FakeSink(5, 0));
+    assertThat(lost.reason()).isEqualTo(Reason.PEER_LOST);
+    assertNothingOpen();
+  }
+
+  @Test
+  void aPeerThatDoesNotAnswer() throws Exception {
+    try (ServerSocket silent = new ServerSocket(0);
+        KvTransport client =
+            kind.open(
+                TcpOptions.builder()
+                    .listen(false)
+                    .connectTimeout(Duration.ofMillis(200))
+                    .build())) {
+      generation.close();
+      generation = client;
+      KvTransferException lost =
+          failure(address("127.0.0.1", silent.getLocalPort()).descriptor(), new FakeSink(5, 0));
+      assertThat(lost.reason()).isEqualTo(Reason.PEER_LOST);
+      assertThat(openTransfers(client)).isZero();
+    }
+  }
+}
