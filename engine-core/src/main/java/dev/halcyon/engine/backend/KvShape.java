@@ -76,4 +76,9 @@ public record KvShape(int layers, int blocks, int blockSize, int heads, int head
     }
     return bytes;
   }
+
+  /** Whether another cache holds the same of each token, in blocks of whatever size. */
+  public boolean holdsTheSameAs(KvShape other) {
+    return layers == other.layers && heads == other.heads && headDim == other.headDim;
+  }
 }

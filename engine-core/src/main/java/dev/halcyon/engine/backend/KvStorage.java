@@ -65,6 +65,36 @@ public interface KvStorage extends AutoCloseable {
     throw new UnsupportedOperationException("this KV cache has no stages");
   }
 
+  /** Whether {@link #copyTokens} takes tokens straight from another cache. */
+  default boolean copiesFrom(KvStorage other) {
+    return false;
+  }
+
+  /**
+   * How many bytes {@link #copyTokens} is best given at once: little time for whoever waits
+   * meanwhile, but much more than a call takes by itself.
+   */
+  default long copyBytes() {
+    return 1 << 22;
+  }
+
+  /**
+   * Copies keys and values of a sequence's tokens straight from another cache that {@link
+   * #copiesFrom} allows, complete on return; the block sizes may differ. Nobody may write those
+   * tokens, or close the other cache, meanwhile.
+   *
+   * @param from another cache, whose {@link #awaitWrites} returned after they were written there
+   * @param fromBlocks the sequence's blocks in that cache, in the order of positions
+   * @param blocks its blocks in this one
+   * @param range which tokens, in which layers
+   */
+  default void copyTokens(KvStorage from, int[] fromBlocks, int[] blocks, KvRange range) {
+    throw new UnsupportedOperationException("this KV cache copies from no other");
+  }
+
+  /** Waits until all that was written here can be copied to other caches. */
+  default void awaitWrites() {}
+
   @Override
   void close();
 }

@@ -11,7 +11,9 @@ import dev.halcyon.engine.transfer.KvManifest;
 import dev.halcyon.engine.transfer.KvOffer;
 import dev.halcyon.engine.transfer.KvPiece;
 import dev.halcyon.engine.transfer.KvSource;
+import dev.halcyon.engine.transfer.KvView;
 import java.nio.ByteBuffer;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -61,6 +63,7 @@ final class PinnedPrompts {
     KvManifest manifest = KvManifest.of(parts.layout(), prompt);
     Pin pin = new Pin(handle, kv.fork(table, prompt.length), manifest, now);
     try {
+      parts.storage().awaitWrites();
       pin.offer = parts.transport().offer(pin);
     } catch (KvTransferException | Error e) {
       kv.release(pin.table);
@@ -88,7 +91,7 @@ final class PinnedPrompts {
   long reap(long now) {
     long soonest = Long.MAX_VALUE;
     for (Pin pin : List.copyOf(pins.values())) {
-      long left = parts.timeoutNanos() - (now - pin.lastProgress);
+      long left = parts.timeoutNanos() - (now - pin.lastProgress());
       if (left <= 0) {
         LOG.warn(
             "The prompt of request {} was not fetched in time; its KV blocks are free again",
@@ -113,6 +116,7 @@ final class PinnedPrompts {
     private final RequestHandle handle;
     private final BlockTable table;
     private final KvManifest manifest;
+    private final CacheView view;
     private KvOffer offer;
     private long lastProgress;
 
@@ -126,6 +130,11 @@ final class PinnedPrompts {
       this.table = table;
       this.manifest = manifest;
       this.lastProgress = now;
+      this.view = new CacheView(parts.storage(), Arrays.copyOf(table.blocks(), table.size()), now);
+    }
+
+    long lastProgress() {
+      return Math.max(lastProgress, view.lastUse());
     }
 
     @Override
@@ -186,6 +195,11 @@ final class PinnedPrompts {
     }
 
     @Override
+    public KvView view() {
+      return view;
+    }
+
+    @Override
     public void end(KvTransferException error) {
       mailbox.post(
           () -> {
@@ -211,6 +225,7 @@ final class PinnedPrompts {
                 ? error
                 : new KvTransferException(Reason.UNKNOWN, "The prompt was fetched before");
         pins.remove(handle);
+        view.end(ended);
         kv.release(table);
         onFreed.run();
       }

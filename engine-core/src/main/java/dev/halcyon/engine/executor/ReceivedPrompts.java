@@ -3,6 +3,7 @@ package dev.halcyon.engine.executor;
 import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.KvTransferException.Reason;
+import dev.halcyon.engine.backend.KvRange;
 import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.kvcache.BlockTable;
 import dev.halcyon.engine.logits.DeviceBuffer;
@@ -10,6 +11,7 @@ import dev.halcyon.engine.transfer.KvFetch;
 import dev.halcyon.engine.transfer.KvManifest;
 import dev.halcyon.engine.transfer.KvPiece;
 import dev.halcyon.engine.transfer.KvSink;
+import dev.halcyon.engine.transfer.KvView;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -182,6 +184,39 @@ final class ReceivedPrompts {
           done);
     }
 
+    @Override
+    public boolean accepts(KvView view) {
+      return view instanceof CacheView cache && cache.isFor(parts.storage());
+    }
+
+    @Override
+    public void copy(KvView view, Consumer<KvTransferException> done) {
+      KvStorage storage = parts.storage();
+      CopyParts all =
+          new CopyParts(
+              firstToken,
+              manifest.tokens(),
+              manifest.layout().layers(),
+              storage.shape().blockSize(),
+              manifest.layout().tokenBytes(),
+              storage.copyBytes());
+      mailbox.post(() -> copyNext((CacheView) view, all, all.next(), done));
+    }
+
+    /** Copies a part, and lets whatever else there is to do come before the next. */
+    private void copyNext(
+        CacheView view, CopyParts all, KvRange part, Consumer<KvTransferException> done) {
+      long tokens = (long) part.layers() * part.count();
+      KvTransferException error =
+          take(tokens, storage -> view.copyTo(storage, table.blocks(), part));
+      KvRange next = all.next();
+      if (error != null || next == null) {
+        done.accept(error);
+      } else {
+        mailbox.post(() -> copyNext(view, all, next, done));
+      }
+    }
+
     private void requireWanted(KvPiece piece) {
       piece.requireWithin(manifest);
       if (piece.firstToken() < firstToken) {
@@ -191,20 +226,27 @@ final class ReceivedPrompts {
 
     /** Has the executor's thread copy, and say what came of it. */
     private void copy(KvPiece piece, Consumer<KvStorage> copy, Consumer<KvTransferException> done) {
-      mailbox.post(() -> done.accept(take(piece, copy)));
+      mailbox.post(() -> done.accept(take(piece.count(), copy)));
     }
 
-    private KvTransferException take(KvPiece piece, Consumer<KvStorage> copy) {
+    /**
+     * Copies on the executor's thread.
+     *
+     * @param tokens how many come by that, each counted once a layer
+     */
+    private KvTransferException take(long tokens, Consumer<KvStorage> copy) {
       if (!open) {
         return new KvTransferException(Reason.CANCELLED, "The transfer has ended");
       }
       try {
         copy.accept(parts.storage());
+      } catch (KvTransferException e) {
+        return e;
       } catch (RuntimeException e) {
         return new KvTransferException(
             Reason.PEER_LOST, "Keys and values can't be written: " + e.getMessage(), e);
       }
-      missing -= piece.count();
+      missing -= tokens;
       lastProgress = System.nanoTime();
       return null;
     }

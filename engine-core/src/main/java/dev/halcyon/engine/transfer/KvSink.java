@@ -39,6 +39,23 @@ public interface KvSink {
     throw new UnsupportedOperationException("stages are not accepted here");
   }
 
+  /** Whether the prompt can be copied straight from where it lies. */
+  default boolean accepts(KvView view) {
+    return false;
+  }
+
+  /**
+   * Copies all that is wanted straight from another engine's cache, in place of pieces. The engine
+   * copies some of it between two steps of its own at a time, until it has all, or the transfer
+   * ends on either side.
+   *
+   * @param done called exactly once, with null or why not all was copied, on any thread; must not
+   *     block
+   */
+  default void copy(KvView view, Consumer<KvTransferException> done) {
+    throw new UnsupportedOperationException("nothing is copied from other caches here");
+  }
+
   /**
    * Ends the transfer. Calls after the first do nothing.
    *

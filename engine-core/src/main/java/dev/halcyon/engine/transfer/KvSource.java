@@ -41,6 +41,16 @@ public interface KvSource {
   }
 
   /**
+   * The prompt as it lies in the cache, for a sink that {@linkplain KvSink#accepts(KvView) accepts}
+   * it.
+   *
+   * @return null if others can't copy from there
+   */
+  default KvView view() {
+    return null;
+  }
+
+  /**
    * Ends the offer: the engine's blocks are free again. Calls after the first do nothing.
    *
    * @param error null once all was fetched

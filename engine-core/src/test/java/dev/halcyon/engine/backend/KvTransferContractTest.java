@@ -147,6 +147,166 @@ public abstract class KvTransferContractTest {
     }
   }
 
+  /** Straight from the cache of another engine, for backends that can. */
+  @ParameterizedTest
+  @CsvSource({"16, 16", "4, 4", "4, 16", "16, 4", "1, 32", "32, 1", "8, 8"})
+  void tokensAreCopiedFromAnotherEnginesCache(int from, int to) {
+    int[] target = scattered(to);
+    try (Other other = new Other();
+        KvStorage b = backend.allocateKv(shape(to))) {
+      int[] source = reversed(scattered(from).length);
+      KvStorage a = other.written(from, source);
+      assumeThat(b.copiesFrom(a)).as("copies").isTrue();
+      a.awaitWrites();
+      // Pieces that begin and end within blocks, then a layer alone, then two at once.
+      b.copyTokens(a, source, target, new KvRange(2, 1, 13, 8));
+      b.copyTokens(a, source, target, new KvRange(2, 1, 0, 5));
+      b.copyTokens(a, source, target, new KvRange(2, 1, 5, 8));
+      b.copyTokens(a, source, target, new KvRange(0, 2, 0, TOKENS));
+      for (int layer = 0; layer < LAYERS; layer++) {
+        requireWire(exported(b, layer, target, 0, TOKENS), layer, 0, TOKENS);
+      }
+      assertThat(attention(b, to, target)).isEqualTo(other.attention(from, source));
+    }
+  }
+
+  /**
+   * Only what was asked for changes: a prefix that is there already, other layers, other blocks.
+   */
+  @ParameterizedTest
+  @CsvSource({"4, 4", "4, 16", "16, 4"})
+  void copiesLeaveOtherTokensAsTheyAre(int from, int to) {
+    int[] source = scattered(from);
+    int[] target = scattered(to);
+    try (Other other = new Other();
+        KvStorage b = backend.allocateKv(shape(to))) {
+      KvStorage a = other.written(from, source);
+      assumeThat(b.copiesFrom(a)).as("copies").isTrue();
+      a.awaitWrites();
+      b.copyTokens(a, source, target, new KvRange(1, 1, 8, 7));
+      ByteBuffer none = ByteBuffer.allocate(bytes(TOKENS));
+      assertThat(exported(b, 0, target, 0, TOKENS)).isEqualTo(none);
+      assertThat(exported(b, 2, target, 0, TOKENS)).isEqualTo(none);
+      assertThat(exported(b, 1, target, 0, 8)).isEqualTo(none.duplicate().limit(bytes(8)));
+      requireWire(exported(b, 1, target, 8, 7), 1, 8, 7);
+      assertThat(exported(b, 1, target, 15, 6)).isEqualTo(none.duplicate().limit(bytes(6)));
+      // A block that is not the sequence's.
+      int[] spare = {shape(to).blocks() - 1};
+      assertThat(exported(b, 1, spare, 0, 1)).isEqualTo(none.duplicate().limit(bytes(1)));
+    }
+  }
+
+  @ParameterizedTest
+  @CsvSource({"3, 80, 2011", "1, 6, 1201", "2, 2, 40", "5, 128, 700", "1, 256, 1", "3, 4, 500"})
+  void manyTokensAreCopied(int heads, int dim, int tokens) {
+    int[] forward = IntStream.range(0, (tokens + 15) / 16).toArray();
+    int[] small = reversed((tokens + 3) / 4);
+    int row = 2 * heads * dim * backend.activationType().bytes();
+    byte[] bytes = new byte[tokens * row];
+    Random random = new Random(tokens);
+    for (int i = 0; i < bytes.length; i++) {
+      bytes[i] = (byte) random.nextInt(64);
+    }
+    try (KvStorage a = backend.allocateKv(new KvShape(2, forward.length, 16, heads, dim));
+        KvStorage same = backend.allocateKv(new KvShape(2, forward.length, 16, heads, dim));
+        KvStorage other = backend.allocateKv(new KvShape(2, small.length, 4, heads, dim))) {
+      assumeThat(same.copiesFrom(a)).as("copies").isTrue();
+      a.importTokens(1, forward, 0, tokens, ByteBuffer.wrap(bytes));
+      a.awaitWrites();
+      ByteBuffer again = ByteBuffer.allocate(bytes.length);
+      // Blocks that follow each other in both caches, in one of them, and none.
+      for (int[] target : new int[][] {forward, reversed(forward.length)}) {
+        same.copyTokens(a, forward, target, new KvRange(0, 2, 0, tokens));
+        same.exportTokens(1, target, 0, tokens, again.clear());
+        assertThat(again.flip().mismatch(ByteBuffer.wrap(bytes))).isEqualTo(-1);
+      }
+      other.copyTokens(a, forward, small, new KvRange(0, 2, 0, tokens));
+      other.exportTokens(1, small, 0, tokens, again.clear());
+      assertThat(again.flip().mismatch(ByteBuffer.wrap(bytes))).isEqualTo(-1);
+      other.exportTokens(0, small, 0, tokens, again.clear());
+      assertThat(again.array()).containsOnly(0);
+    }
+  }
+
+  @Test
+  void onlyCachesOfTheSameFormAreCopiedFrom() {
+    KvShape shape = shape(4);
+    try (KvStorage kv = written(4, scattered(4))) {
+      assumeThat(kv.copiesFrom(kv)).as("copies").isTrue();
+      for (KvShape other :
+          new KvShape[] {
+            new KvShape(LAYERS + 1, shape.blocks(), 4, HEADS, DIM),
+            new KvShape(LAYERS, shape.blocks(), 4, HEADS + 1, DIM),
+            new KvShape(LAYERS, shape.blocks(), 4, HEADS, DIM * 2)
+          }) {
+        try (KvStorage wrong = backend.allocateKv(other)) {
+          assertThat(kv.copiesFrom(wrong)).as("%s", other).isFalse();
+          assertThatThrownBy(
+                  () ->
+                      kv.copyTokens(
+                          wrong, scattered(4), scattered(4), new KvRange(0, 1, 0, TOKENS)))
+              .isInstanceOf(IllegalArgumentException.class);
+        }
+      }
+    }
+  }
+
+  @Test
+  void copiesOfWhatIsNotThereAreRefused() {
+    int[] blocks = scattered(4);
+    try (KvStorage a = written(4, blocks);
+        KvStorage b = backend.allocateKv(shape(4))) {
+      assumeThat(b.copiesFrom(a)).as("copies").isTrue();
+      for (KvRange range :
+          new KvRange[] {new KvRange(LAYERS - 1, 2, 0, 1), new KvRange(-1, 1, 0, 1)}) {
+        assertThatThrownBy(() -> b.copyTokens(a, blocks, blocks, range))
+            .isInstanceOf(IndexOutOfBoundsException.class);
+      }
+      for (KvRange range :
+          new KvRange[] {
+            new KvRange(0, 0, 0, 1),
+            new KvRange(0, 1, 0, 0),
+            new KvRange(0, 1, -1, 1),
+            new KvRange(0, 1, 20, 5)
+          }) {
+        assertThatThrownBy(() -> b.copyTokens(a, blocks, blocks, range))
+            .as("%s", range)
+            .isInstanceOf(IllegalArgumentException.class);
+      }
+      KvRange one = new KvRange(0, 1, 0, 1);
+      assertThatThrownBy(() -> b.copyTokens(a, new int[] {99}, blocks, one))
+          .isInstanceOf(IllegalArgumentException.class);
+      assertThatThrownBy(() -> b.copyTokens(a, blocks, new int[] {-1}, one))
+          .isInstanceOf(IllegalArgumentException.class);
+    }
+  }
+
+  /** Another engine's backend of the same kind, with a cache. */
+  private final class Other implements AutoCloseable {
+
+    private final Backend its = open(new BackendOptions(1, 32L << 20, 1L << 20, 0));
+    private final BackendHarness harness = new BackendHarness(its);
+    private KvStorage kv;
+
+    KvStorage written(int blockSize, int[] blocks) {
+      kv = KvTransferContractTest.written(its, harness, blockSize, blocks);
+      return kv;
+    }
+
+    float[] attention(int blockSize, int[] blocks) {
+      return KvTransferContractTest.attention(its, harness, kv, blockSize, blocks);
+    }
+
+    @Override
+    public void close() {
+      if (kv != null) {
+        kv.close();
+      }
+      assertThat(its.memory().used()).as("leaked device memory").isZero();
+      its.close();
+    }
+  }
+
   private static int[] reversed(int count) {
     return IntStream.range(0, count).map(i -> count - 1 - i).toArray();
   }
@@ -204,6 +364,11 @@ public abstract class KvTransferContractTest {
 
   /** A cache to which the backend's own operation wrote the tokens. */
   private KvStorage written(int blockSize, int[] blocks) {
+    return written(backend, harness, blockSize, blocks);
+  }
+
+  private static KvStorage written(
+      Backend backend, BackendHarness harness, int blockSize, int[] blocks) {
     KvStorage kv = backend.allocateKv(shape(blockSize));
     for (int layer = 0; layer < LAYERS; layer++) {
       float[] packed = new float[TOKENS * SPEC.packedCols()];
@@ -224,6 +389,11 @@ public abstract class KvTransferContractTest {
   }
 
   private float[] attention(KvStorage kv, int blockSize, int[] blocks) {
+    return attention(backend, harness, kv, blockSize, blocks);
+  }
+
+  private static float[] attention(
+      Backend backend, BackendHarness harness, KvStorage kv, int blockSize, int[] blocks) {
     int cols = SPEC.queryHeads() * DIM;
     float[] queries = new float[TOKENS * SPEC.packedCols()];
     Arrays.fill(queries, 0.01f);

@@ -47,6 +47,7 @@ final class CudaBackend implements Backend {
   private final ConvertOps convert;
   private final TransferOps transfers;
   private final KvTransferOp kvTransfers;
+  private final KvCopyOp kvCopies;
   private final LinearOp linear;
   private final RopeOp rope;
   private final AttentionOp attention;
@@ -75,6 +76,7 @@ final class CudaBackend implements Backend {
     convert = new ConvertOps(library, launch);
     transfers = new TransferOps(context, own(new Readback(context)));
     kvTransfers = own(new KvTransferOp(library, launch, context, memory, uploads));
+    kvCopies = own(new KvCopyOp(library, launch, context, memory, uploads));
     linear = own(new LinearOp(context, memory, activations, rowOps, convert));
     rope = new RopeOp(library, launch, activations);
     attention = own(new AttentionOp(context, memory, library, launch, uploads, activations));
@@ -157,7 +159,7 @@ final class CudaBackend implements Backend {
   public KvStorage allocateKv(KvShape shape) {
     context.enter();
     CudaKvStorage kv =
-        new CudaKvStorage(shape, context, memory, transfers, kvTransfers, activations);
+        new CudaKvStorage(shape, context, memory, transfers, kvTransfers, kvCopies, activations);
     blockSize = Math.min(blockSize, shape.blockSize());
     return kv;
   }

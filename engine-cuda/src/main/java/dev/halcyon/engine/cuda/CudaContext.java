@@ -134,8 +134,13 @@ final class CudaContext implements AutoCloseable {
 
   /** Waits for what was called. What went wrong in kernels shows here at the latest. */
   void synchronize() {
-    check(cudaStreamSynchronize(compute), "computing");
+    awaitCompute();
     downloads.awaitAll();
+  }
+
+  /** Waits for what was called on the compute stream alone, not for downloads. */
+  void awaitCompute() {
+    check(cudaStreamSynchronize(compute), "computing");
   }
 
   /** Waits for all streams, whatever became of their work; nothing once they are closed. */

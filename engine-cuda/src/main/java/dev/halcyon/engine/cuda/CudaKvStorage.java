@@ -2,6 +2,7 @@ package dev.halcyon.engine.cuda;
 
 import dev.halcyon.engine.backend.AttentionSpec;
 import dev.halcyon.engine.backend.DType;
+import dev.halcyon.engine.backend.KvRange;
 import dev.halcyon.engine.backend.KvShape;
 import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.logits.DeviceBuffer;
@@ -14,11 +15,15 @@ import java.nio.ByteBuffer;
  */
 final class CudaKvStorage implements KvStorage {
 
+  private static final long COPY_BYTES = 256L << 20;
+
   private final CudaContext context;
   private final CudaMemory memory;
   private final KvShape shape;
   private final TransferOps transfers;
   private final KvTransferOp kvTransfers;
+  private final KvCopyOp copies;
+  private final DType activations;
   private final int elementBytes;
   private final CudaBuffer buffer;
   private final long blockBytes;
@@ -33,6 +38,7 @@ final class CudaKvStorage implements KvStorage {
       CudaMemory memory,
       TransferOps transfers,
       KvTransferOp kvTransfers,
+      KvCopyOp copies,
       DType activations) {
     shape.requireValid();
     this.context = context;
@@ -40,6 +46,8 @@ final class CudaKvStorage implements KvStorage {
     this.shape = shape;
     this.transfers = transfers;
     this.kvTransfers = kvTransfers;
+    this.copies = copies;
+    this.activations = activations;
     elementBytes = activations.bytes();
     blockBytes = (long) shape.blockSize() * shape.heads() * shape.headDim() * elementBytes;
     long bytes = Math.multiplyExact(2L * shape.layers() * shape.blocks(), blockBytes);
@@ -137,6 +145,42 @@ final class CudaKvStorage implements KvStorage {
   public void importTokens(int layer, int[] blocks, int firstToken, int count, DeviceBuffer from) {
     KvTransferOp.Tokens tokens = tokens(layer, blocks, firstToken, count, from.bytes());
     kvTransfers.importTokens(tokens, CudaBuffer.address(from, tokens.bytes(), 1, "from"));
+  }
+
+  @Override
+  public boolean copiesFrom(KvStorage other) {
+    return other instanceof CudaKvStorage cuda
+        && cuda.context.device().index() == context.device().index()
+        && cuda.activations == activations
+        && cuda.shape.holdsTheSameAs(shape);
+  }
+
+  /** A tenth of a millisecond on the fastest devices, where a call takes a hundredth. */
+  @Override
+  public long copyBytes() {
+    return COPY_BYTES;
+  }
+
+  @Override
+  public void copyTokens(KvStorage from, int[] fromBlocks, int[] blocks, KvRange range) {
+    if (!copiesFrom(from)) {
+      throw new IllegalArgumentException("tokens of " + from + " can't be copied to " + this);
+    }
+    CudaKvStorage source = (CudaKvStorage) from;
+    range.requireWithin(source.shape, fromBlocks);
+    range.requireWithin(shape, blocks);
+    context.enter();
+    copies.copy(source.pages(fromBlocks, range), pages(blocks, range), range, elementBytes);
+  }
+
+  private KvCopyOp.Pages pages(int[] blocks, KvRange range) {
+    return new KvCopyOp.Pages(shape, keys(range.firstLayer()), blocks);
+  }
+
+  @Override
+  public void awaitWrites() {
+    context.enter();
+    context.awaitCompute();
   }
 
   private KvTransferOp.Tokens tokens(

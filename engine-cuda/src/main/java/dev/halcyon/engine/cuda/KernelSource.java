@@ -13,6 +13,7 @@ enum KernelSource {
   CONVERT("convert.cu"),
   ROPE("rope.cu"),
   KV_TRANSFER("kv_transfer.cu"),
+  KV_COPY("kv_copy.cu"),
   ATTENTION_DECODE("attention_decode.cu"),
   ATTENTION_DECODE_TENSOR("attention_decode_tensor.cu"),
   ATTENTION_PREFILL("attention_prefill.cu"),

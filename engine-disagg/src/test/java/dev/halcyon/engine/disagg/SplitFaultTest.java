@@ -43,7 +43,12 @@ class SplitFaultTest {
 
   @TempDir private Path directory;
   private Path model;
-  private final WatchedTransport transport = new WatchedTransport();
+  private final WatchedTransport transport = openTransport();
+
+  /** How keys and values go over. */
+  WatchedTransport openTransport() {
+    return new WatchedTransport();
+  }
 
   @BeforeEach
   void write() {

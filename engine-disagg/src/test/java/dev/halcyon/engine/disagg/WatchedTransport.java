@@ -10,6 +10,7 @@ import dev.halcyon.engine.transfer.KvPiece;
 import dev.halcyon.engine.transfer.KvSink;
 import dev.halcyon.engine.transfer.KvSource;
 import dev.halcyon.engine.transfer.KvTransport;
+import dev.halcyon.engine.transfer.KvView;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.List;
@@ -17,10 +18,14 @@ import java.util.Queue;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Consumer;
 
-/** Counts what goes through a transport, and holds it back while it is shut. */
+/**
+ * Counts what goes through a transport, and holds it back while it is shut. Prompts go in pieces
+ * through it, unless it is {@link #direct}.
+ */
 final class WatchedTransport implements KvTransport {
 
   private final KvTransport inner;
+  private final boolean direct;
   private final Queue<Runnable> held = new ArrayDeque<>();
   private boolean shut;
 
@@ -31,14 +36,24 @@ final class WatchedTransport implements KvTransport {
   final List<String> sourceEnds = new CopyOnWriteArrayList<>();
 
   WatchedTransport(KvTransport inner) {
+    this(inner, false);
+  }
+
+  private WatchedTransport(KvTransport inner, boolean direct) {
     this.inner = inner;
+    this.direct = direct;
+  }
+
+  /** One through which engines copy from each other's caches. */
+  static WatchedTransport direct() {
+    return new WatchedTransport(new InProcessTransport(), true);
   }
 
   WatchedTransport() {
     this(new InProcessTransport());
   }
 
-  /** From now on pieces are read by nobody until {@link #open}. */
+  /** From now on pieces are read, and copies begun, by nobody until {@link #open}. */
   synchronized void shut() {
     shut = true;
   }
@@ -85,6 +100,11 @@ final class WatchedTransport implements KvTransport {
           }
 
           @Override
+          public KvView view() {
+            return direct ? source.view() : null;
+          }
+
+          @Override
           public void end(KvTransferException error) {
             sourceEnds.add(error == null ? "done" : error.reason().name());
             source.end(error);
@@ -95,11 +115,51 @@ final class WatchedTransport implements KvTransport {
   @Override
   public KvFetch fetch(KvDescriptor descriptor, KvSink sink) {
     firstTokens.add(sink.firstToken());
-    return inner.fetch(descriptor, sink);
+    return inner.fetch(descriptor, direct ? new HeldSink(sink) : sink);
   }
 
   @Override
   public void close() {
     inner.close();
+  }
+
+  /** One that only copies, and not while this is shut. */
+  private final class HeldSink implements KvSink {
+
+    private final KvSink sink;
+
+    HeldSink(KvSink sink) {
+      this.sink = sink;
+    }
+
+    @Override
+    public KvManifest manifest() {
+      return sink.manifest();
+    }
+
+    @Override
+    public int firstToken() {
+      return sink.firstToken();
+    }
+
+    @Override
+    public void write(KvPiece piece, ByteBuffer from, Consumer<KvTransferException> done) {
+      throw new AssertionError("a piece in place of a copy");
+    }
+
+    @Override
+    public boolean accepts(KvView view) {
+      return sink.accepts(view);
+    }
+
+    @Override
+    public void copy(KvView view, Consumer<KvTransferException> done) {
+      pass(() -> sink.copy(view, done));
+    }
+
+    @Override
+    public void end(KvTransferException error) {
+      sink.end(error);
+    }
   }
 }

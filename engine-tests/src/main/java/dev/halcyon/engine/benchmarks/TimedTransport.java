@@ -10,6 +10,7 @@ import dev.halcyon.engine.transfer.KvPiece;
 import dev.halcyon.engine.transfer.KvSink;
 import dev.halcyon.engine.transfer.KvSource;
 import dev.halcyon.engine.transfer.KvTransport;
+import dev.halcyon.engine.transfer.KvView;
 import java.nio.ByteBuffer;
 import java.util.function.Consumer;
 
@@ -78,6 +79,16 @@ final class TimedTransport implements KvTransport {
     @Override
     public void write(KvPiece piece, DeviceBuffer from, Consumer<KvTransferException> done) {
       sink.write(piece, from, done);
+    }
+
+    @Override
+    public boolean accepts(KvView view) {
+      return sink.accepts(view);
+    }
+
+    @Override
+    public void copy(KvView view, Consumer<KvTransferException> done) {
+      sink.copy(view, done);
     }
 
     @Override

@@ -98,7 +98,7 @@ final class CpuBackend implements Backend {
 
   @Override
   public KvStorage allocateKv(KvShape shape) {
-    return new CpuKvStorage(shape, memory);
+    return new CpuKvStorage(shape, memory, pool);
   }
 
   @Override

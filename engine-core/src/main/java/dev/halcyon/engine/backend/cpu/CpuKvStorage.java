@@ -1,5 +1,6 @@
 package dev.halcyon.engine.backend.cpu;
 
+import dev.halcyon.engine.backend.KvRange;
 import dev.halcyon.engine.backend.KvShape;
 import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
@@ -20,6 +21,7 @@ import java.util.List;
 final class CpuKvStorage implements KvStorage {
 
   private final KvShape shape;
+  private final WorkerPool pool;
   private final int blocksPerBuffer;
   private final int buffersPerLayer;
   private final int blockFloats;
@@ -29,8 +31,9 @@ final class CpuKvStorage implements KvStorage {
   /**
    * @throws OutOfDeviceMemoryException if the memory has no room; nothing is held then
    */
-  CpuKvStorage(KvShape shape, CpuMemory memory) {
+  CpuKvStorage(KvShape shape, CpuMemory memory, WorkerPool pool) {
     this.shape = shape;
+    this.pool = pool;
     shape.requireValid();
     long blockBytes = 2L * shape.blockSize() * shape.heads() * shape.headDim() * Float.BYTES;
     if (blockBytes > memory.maxBufferBytes()) {
@@ -70,6 +73,16 @@ final class CpuKvStorage implements KvStorage {
   /** The buffer that holds a block of a layer. */
   FloatBuffer buffer(int layer, int block) {
     return buffers.get(layer * buffersPerLayer + block / blocksPerBuffer).floats();
+  }
+
+  /** How many blocks from this one on lie one behind the other, this one included. */
+  int blocksInARow(int block) {
+    return blocksPerBuffer - block % blocksPerBuffer;
+  }
+
+  /** The floats of a block in one layer. */
+  int blockFloats() {
+    return blockFloats;
   }
 
   /** Where a head's keys of a block begin, in the block's buffer. */
@@ -182,6 +195,19 @@ final class CpuKvStorage implements KvStorage {
     }
     shape.requireTokens(layer, blocks, firstToken, count, Float.BYTES, buffer.remaining());
     return buffer.slice().order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer();
+  }
+
+  @Override
+  public boolean copiesFrom(KvStorage other) {
+    return other instanceof CpuKvStorage cpu && shape.holdsTheSameAs(cpu.shape);
+  }
+
+  @Override
+  public void copyTokens(KvStorage from, int[] fromBlocks, int[] blocks, KvRange range) {
+    if (closed) {
+      throw new IllegalStateException("The KV cache is closed");
+    }
+    new CpuKvCopy(pool, of(from), fromBlocks, this, blocks).copy(range);
   }
 
   @Override

@@ -9,16 +9,19 @@ import dev.halcyon.engine.transfer.KvPiece;
 import dev.halcyon.engine.transfer.KvSink;
 import dev.halcyon.engine.transfer.KvSource;
 import dev.halcyon.engine.transfer.KvTransport;
+import dev.halcyon.engine.transfer.KvView;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Consumer;
 
 /**
- * Between engines of one JVM: the engines that this same transport was given to. Pieces go through
- * a few buffers for each transfer, from one engine's cache to the other's: in the memory of the
- * device where both are on one, on the heap otherwise. It has no threads of its own.
+ * Between engines of one JVM: the engines that this same transport was given to. Where the caches
+ * are of one kind and on one device, the receiving engine copies straight from the other's. Pieces
+ * go through a few buffers for each transfer otherwise: in the memory of the device where both are
+ * on one, on the heap if not. It has no threads of its own.
  */
 public final class InProcessTransport implements KvTransport {
 
@@ -85,6 +88,10 @@ public final class InProcessTransport implements KvTransport {
 
     private final String name = PREFIX + id + ":" + UUID.randomUUID();
     private final KvSource source;
+
+    /** Guarded by this: how the sink hears of an end; null as long as nobody fetches. */
+    private Consumer<KvTransferException> fetcher;
+
     private KvPull pull;
     private PiecePlaces places;
 
@@ -104,15 +111,35 @@ public final class InProcessTransport implements KvTransport {
 
     KvFetch fetch(KvSink sink) {
       source.manifest().requireSame(sink.manifest());
+      KvView view = source.view();
+      return view != null && sink.accepts(view) ? copy(sink, view) : pull(sink);
+    }
+
+    private KvFetch copy(KvSink sink, KvView view) {
+      DirectCopy copy = new DirectCopy(sink, error -> end(error, true, false));
       synchronized (this) {
-        if (pull != null) {
-          throw unknown();
-        }
+        requireUnfetched();
+        fetcher = copy::failed;
+      }
+      copy.start(view);
+      return copy;
+    }
+
+    private KvFetch pull(KvSink sink) {
+      synchronized (this) {
+        requireUnfetched();
         places = new PiecePlaces(source, sink, WINDOW);
         pull = new KvPull(sink, this, places.pieceBytes(), WINDOW);
+        fetcher = pull::failed;
       }
       pull.start();
       return pull;
+    }
+
+    private void requireUnfetched() {
+      if (fetcher != null) {
+        throw unknown();
+      }
     }
 
     @Override
@@ -153,15 +180,15 @@ public final class InProcessTransport implements KvTransport {
       if (tellSource) {
         source.end(why);
       }
-      KvPull running;
+      Consumer<KvTransferException> running;
       synchronized (this) {
-        running = pull;
+        running = fetcher;
         if (places != null) {
           places.close();
         }
       }
       if (tellSink && running != null) {
-        running.failed(why);
+        running.accept(why);
       }
     }
   }

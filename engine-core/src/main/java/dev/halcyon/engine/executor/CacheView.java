@@ -1,0 +1,71 @@
+package dev.halcyon.engine.executor;
+
+import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.backend.KvRange;
+import dev.halcyon.engine.backend.KvStorage;
+import dev.halcyon.engine.transfer.KvView;
+import java.util.concurrent.locks.ReentrantReadWriteLock;
+
+/**
+ * A pinned prompt in its engine's cache. The thread of the engine that receives it copies, one part
+ * at a time, and holds a lock meanwhile; whoever ends the view waits for that part, which is short
+ * and waits for nobody. So blocks are never freed, nor the cache closed, under a copy.
+ */
+final class CacheView implements KvView {
+
+  private final KvStorage storage;
+  private final int[] blocks;
+  private final ReentrantReadWriteLock lock = new ReentrantReadWriteLock();
+  private volatile long lastUse;
+
+  /** Guarded by the lock: null as long as it is open. */
+  private KvTransferException ended;
+
+  /**
+   * @param blocks the prompt's, all written, which stay as they are until the end
+   */
+  CacheView(KvStorage storage, int[] blocks, long now) {
+    this.storage = storage;
+    this.blocks = blocks;
+    this.lastUse = now;
+  }
+
+  boolean isFor(KvStorage target) {
+    return target.copiesFrom(storage);
+  }
+
+  /** When something was copied last, or when the view was opened. */
+  long lastUse() {
+    return lastUse;
+  }
+
+  /**
+   * Copies tokens to another cache, on its owner's thread.
+   *
+   * @throws KvTransferException if the view has ended
+   */
+  void copyTo(KvStorage target, int[] targetBlocks, KvRange range) {
+    lock.readLock().lock();
+    try {
+      if (ended != null) {
+        throw new KvTransferException(ended.reason(), ended.getMessage(), ended);
+      }
+      target.copyTokens(storage, blocks, targetBlocks, range);
+      lastUse = System.nanoTime();
+    } finally {
+      lock.readLock().unlock();
+    }
+  }
+
+  /** Ends it; once this returns nobody copies any more. A call after the first changes nothing. */
+  void end(KvTransferException why) {
+    lock.writeLock().lock();
+    try {
+      if (ended == null) {
+        ended = why;
+      }
+    } finally {
+      lock.writeLock().unlock();
+    }
+  }
+}
