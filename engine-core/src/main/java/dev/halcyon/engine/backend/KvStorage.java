@@ -1,6 +1,5 @@
 package dev.halcyon.engine.backend;
 
-import dev.halcyon.engine.logits.DeviceBuffer;
 import java.nio.ByteBuffer;
 
 /** The device memory of a paged KV cache; its layout is the backend's own. */
@@ -35,34 +34,6 @@ public interface KvStorage extends AutoCloseable {
    */
   default void importTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer from) {
     throw new UnsupportedOperationException("this KV cache can't be imported");
-  }
-
-  /**
-   * Memory of the device that tokens can be exported to, for another cache of the same device to
-   * take them from. Any thread may call this, and closes it.
-   *
-   * @return null if there is none, or no room for it
-   */
-  default DeviceBuffer stage(long bytes) {
-    return null;
-  }
-
-  /** Whether tokens can be imported from such memory of another cache. */
-  default boolean accepts(DeviceBuffer stage) {
-    return false;
-  }
-
-  /**
-   * As the other one, to memory of {@link #stage}, from its beginning on; complete on return, for
-   * whoever accepts it.
-   */
-  default void exportTokens(int layer, int[] blocks, int firstToken, int count, DeviceBuffer to) {
-    throw new UnsupportedOperationException("this KV cache has no stages");
-  }
-
-  /** As the other one, from memory that this cache accepts; complete on return. */
-  default void importTokens(int layer, int[] blocks, int firstToken, int count, DeviceBuffer from) {
-    throw new UnsupportedOperationException("this KV cache has no stages");
   }
 
   /** Whether {@link #copyTokens} takes tokens straight from another cache. */

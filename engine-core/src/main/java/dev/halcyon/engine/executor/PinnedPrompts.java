@@ -6,7 +6,6 @@ import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.kvcache.BlockTable;
 import dev.halcyon.engine.kvcache.KvCacheManager;
-import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.transfer.KvManifest;
 import dev.halcyon.engine.transfer.KvOffer;
 import dev.halcyon.engine.transfer.KvPiece;
@@ -148,26 +147,6 @@ final class PinnedPrompts {
       if (to.remaining() < piece.bytes(manifest.layout())) {
         throw new IllegalArgumentException("to has no room for " + piece);
       }
-      copy(
-          storage ->
-              storage.exportTokens(
-                  piece.layer(), table.blocks(), piece.firstToken(), piece.count(), to),
-          done);
-    }
-
-    @Override
-    public DeviceBuffer stage(long bytes) {
-      try {
-        return parts.storage().stage(bytes);
-      } catch (RuntimeException e) {
-        LOG.debug("There is no stage for {}", handle.requestId(), e);
-        return null;
-      }
-    }
-
-    @Override
-    public void read(KvPiece piece, DeviceBuffer to, Consumer<KvTransferException> done) {
-      piece.requireWithin(manifest);
       copy(
           storage ->
               storage.exportTokens(

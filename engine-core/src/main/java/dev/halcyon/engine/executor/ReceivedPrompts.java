@@ -6,7 +6,6 @@ import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.backend.KvRange;
 import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.kvcache.BlockTable;
-import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.transfer.KvFetch;
 import dev.halcyon.engine.transfer.KvManifest;
 import dev.halcyon.engine.transfer.KvPiece;
@@ -160,22 +159,6 @@ final class ReceivedPrompts {
         throw new IllegalArgumentException(
             piece + " of " + from.remaining() + " bytes is not what is wanted");
       }
-      copy(
-          piece,
-          storage ->
-              storage.importTokens(
-                  piece.layer(), table.blocks(), piece.firstToken(), piece.count(), from),
-          done);
-    }
-
-    @Override
-    public boolean accepts(DeviceBuffer stage) {
-      return parts.storage().accepts(stage);
-    }
-
-    @Override
-    public void write(KvPiece piece, DeviceBuffer from, Consumer<KvTransferException> done) {
-      requireWanted(piece);
       copy(
           piece,
           storage ->

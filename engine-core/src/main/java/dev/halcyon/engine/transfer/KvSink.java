@@ -1,7 +1,6 @@
 package dev.halcyon.engine.transfer;
 
 import dev.halcyon.engine.KvTransferException;
-import dev.halcyon.engine.logits.DeviceBuffer;
 import java.nio.ByteBuffer;
 import java.util.function.Consumer;
 
@@ -28,16 +27,6 @@ public interface KvSink {
    *     its size
    */
   void write(KvPiece piece, ByteBuffer from, Consumer<KvTransferException> done);
-
-  /** Whether pieces can be taken from memory of a source's device. */
-  default boolean accepts(DeviceBuffer stage) {
-    return false;
-  }
-
-  /** As the other one, from memory that this sink accepts, from its beginning on. */
-  default void write(KvPiece piece, DeviceBuffer from, Consumer<KvTransferException> done) {
-    throw new UnsupportedOperationException("stages are not accepted here");
-  }
 
   /** Whether the prompt can be copied straight from where it lies. */
   default boolean accepts(KvView view) {

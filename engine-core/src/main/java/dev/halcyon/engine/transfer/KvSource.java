@@ -1,7 +1,6 @@
 package dev.halcyon.engine.transfer;
 
 import dev.halcyon.engine.KvTransferException;
-import dev.halcyon.engine.logits.DeviceBuffer;
 import java.nio.ByteBuffer;
 import java.util.function.Consumer;
 
@@ -24,21 +23,6 @@ public interface KvSource {
    * @throws IllegalArgumentException if the prompt has no such piece, or {@code to} no room
    */
   void read(KvPiece piece, ByteBuffer to, Consumer<KvTransferException> done);
-
-  /**
-   * Memory of this engine's device, for pieces that an engine on the same device takes from there.
-   * The transport closes it, once it is neither read nor written.
-   *
-   * @return null if there is none, or no room for it
-   */
-  default DeviceBuffer stage(long bytes) {
-    return null;
-  }
-
-  /** As the other one, to memory of {@link #stage}, from its beginning on. */
-  default void read(KvPiece piece, DeviceBuffer to, Consumer<KvTransferException> done) {
-    throw new UnsupportedOperationException("there are no stages here");
-  }
 
   /**
    * The prompt as it lies in the cache, for a sink that {@linkplain KvSink#accepts(KvView) accepts}

@@ -119,34 +119,6 @@ public abstract class KvTransferContractTest {
     }
   }
 
-  /** From a block size to another within the device, for backends that can. */
-  @ParameterizedTest
-  @CsvSource({"4, 16", "16, 4", "1, 32"})
-  void tokensGoOverWithinTheDevice(int from, int to) {
-    int[] source = scattered(from);
-    int[] target = scattered(to);
-    try (KvStorage a = written(from, source);
-        KvStorage b = backend.allocateKv(shape(to));
-        DeviceBuffer stage = a.stage(2L * bytes(TOKENS))) {
-      assumeThat(stage).as("a stage").isNotNull();
-      assertThat(b.accepts(stage)).isTrue();
-      // The second half of the stage, so that its place counts.
-      try (DeviceBuffer half = stage.slice(bytes(TOKENS), bytes(TOKENS))) {
-        for (int layer = 0; layer < LAYERS; layer++) {
-          for (int[] range : new int[][] {{13, 8}, {0, 5}, {5, 8}}) {
-            a.exportTokens(layer, source, range[0], range[1], half);
-            b.importTokens(layer, target, range[0], range[1], half);
-          }
-        }
-        assertThatThrownBy(() -> a.exportTokens(0, source, 0, 1, half.slice(0, bytes(1) - 1)))
-            .isInstanceOf(IllegalArgumentException.class);
-      }
-      for (int layer = 0; layer < LAYERS; layer++) {
-        requireWire(exported(b, layer, target, 0, TOKENS), layer, 0, TOKENS);
-      }
-    }
-  }
-
   /** Straight from the cache of another engine, for backends that can. */
   @ParameterizedTest
   @CsvSource({"16, 16", "4, 4", "4, 16", "16, 4", "1, 32", "32, 1", "8, 8"})

@@ -1,6 +1,5 @@
 package dev.halcyon.engine.cuda;
 
-import static org.bytedeco.cuda.global.cudart.cudaPointerGetAttributes;
 import static org.bytedeco.cuda.global.cudart.cudaStreamCreateWithFlags;
 import static org.bytedeco.cuda.global.cudart.cudaStreamDestroy;
 import static org.bytedeco.cuda.global.cudart.cudaStreamSynchronize;
@@ -9,7 +8,6 @@ import dev.halcyon.engine.backend.Owned;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
 import java.util.concurrent.locks.ReentrantLock;
 import org.bytedeco.cuda.cudart.CUstream_st;
-import org.bytedeco.cuda.cudart.cudaPointerAttributes;
 import org.bytedeco.cuda.global.cudart;
 
 /**
@@ -119,17 +117,6 @@ final class CudaContext implements AutoCloseable {
   /** Whether the streams are gone: buffers that live longer are freed without them. */
   boolean closed() {
     return closed;
-  }
-
-  /** Whether an address is one of this device's memory. */
-  boolean holds(long address) {
-    try (cudaPointerAttributes attributes = new cudaPointerAttributes()) {
-      check(
-          cudaPointerGetAttributes(attributes, new DevicePointer(address)),
-          "finding out where memory is");
-      return attributes.type() == cudart.cudaMemoryTypeDevice
-          && attributes.device() == device.index();
-    }
   }
 
   /** Waits for what was called. What went wrong in kernels shows here at the latest. */

@@ -5,8 +5,6 @@ import dev.halcyon.engine.backend.DType;
 import dev.halcyon.engine.backend.KvRange;
 import dev.halcyon.engine.backend.KvShape;
 import dev.halcyon.engine.backend.KvStorage;
-import dev.halcyon.engine.logits.DeviceBuffer;
-import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
 import java.nio.ByteBuffer;
 
 /**
@@ -18,7 +16,6 @@ final class CudaKvStorage implements KvStorage {
   private static final long COPY_BYTES = 256L << 20;
 
   private final CudaContext context;
-  private final CudaMemory memory;
   private final KvShape shape;
   private final TransferOps transfers;
   private final KvTransferOp kvTransfers;
@@ -42,7 +39,6 @@ final class CudaKvStorage implements KvStorage {
       DType activations) {
     shape.requireValid();
     this.context = context;
-    this.memory = memory;
     this.shape = shape;
     this.transfers = transfers;
     this.kvTransfers = kvTransfers;
@@ -118,33 +114,6 @@ final class CudaKvStorage implements KvStorage {
   public void importTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer from) {
     long bytes = from.remaining();
     kvTransfers.importTokens(tokens(layer, blocks, firstToken, count, bytes), from);
-  }
-
-  @Override
-  public DeviceBuffer stage(long bytes) {
-    try {
-      return memory.allocateOwn(bytes, "keys and values on their way");
-    } catch (OutOfDeviceMemoryException e) {
-      return null;
-    }
-  }
-
-  @Override
-  public boolean accepts(DeviceBuffer stage) {
-    context.enter();
-    return stage instanceof CudaBuffer cuda && context.holds(cuda.address());
-  }
-
-  @Override
-  public void exportTokens(int layer, int[] blocks, int firstToken, int count, DeviceBuffer to) {
-    KvTransferOp.Tokens tokens = tokens(layer, blocks, firstToken, count, to.bytes());
-    kvTransfers.exportTokens(tokens, CudaBuffer.address(to, tokens.bytes(), 1, "to"));
-  }
-
-  @Override
-  public void importTokens(int layer, int[] blocks, int firstToken, int count, DeviceBuffer from) {
-    KvTransferOp.Tokens tokens = tokens(layer, blocks, firstToken, count, from.bytes());
-    kvTransfers.importTokens(tokens, CudaBuffer.address(from, tokens.bytes(), 1, "from"));
   }
 
   @Override

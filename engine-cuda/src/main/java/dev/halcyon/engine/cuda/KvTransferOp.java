@@ -13,10 +13,10 @@ import org.bytedeco.cuda.cudart.CUevent_st;
 import org.bytedeco.cuda.global.cudart;
 
 /**
- * Copies keys and values between the cache and the host, or other memory of the device; kernels in
- * kv_transfer.cu, which read and write pinned memory themselves. On the way to the host two pinned
- * blocks take turns, made for the first copy: the device works on one while the host copies from or
- * to the other. All of it is in the order of the compute stream. For the owner thread.
+ * Copies keys and values between the cache and the host; kernels in kv_transfer.cu, which read and
+ * write pinned memory themselves. On the way two pinned blocks take turns, made for the first copy:
+ * the device works on one while the host copies from or to the other. All of it is in the order of
+ * the compute stream. For the owner thread.
  */
 final class KvTransferOp implements AutoCloseable {
 
@@ -83,20 +83,6 @@ final class KvTransferOp implements AutoCloseable {
     exportNarrow = library.kernel(KernelSource.KV_TRANSFER, "kv_export_narrow");
     importWide = library.kernel(KernelSource.KV_TRANSFER, "kv_import");
     importNarrow = library.kernel(KernelSource.KV_TRANSFER, "kv_import_narrow");
-  }
-
-  /** Copies to memory of the device, complete on return. */
-  void exportTokens(Tokens tokens, long to) {
-    Kernel kernel = tokens.unitBytes() == WIDE_BYTES ? exportWide : exportNarrow;
-    launch(kernel, tokens, upload(tokens), 0, (int) tokens.bytes(), to);
-    context.synchronize();
-  }
-
-  /** Copies from memory of the device, complete on return. */
-  void importTokens(Tokens tokens, long from) {
-    Kernel kernel = tokens.unitBytes() == WIDE_BYTES ? importWide : importNarrow;
-    launch(kernel, tokens, upload(tokens), 0, (int) tokens.bytes(), from);
-    context.synchronize();
   }
 
   /** Copies to the host, complete on return. */
@@ -196,7 +182,7 @@ final class KvTransferOp implements AutoCloseable {
    * Starts a copy.
    *
    * @param from how many bytes come before
-   * @param memory where the tokens lie, or are to lie, outside of the cache
+   * @param memory pinned memory
    */
   private void launch(Kernel kernel, Tokens tokens, long blocks, long from, int run, long memory) {
     KvShape shape = tokens.shape();

@@ -2,7 +2,6 @@ package dev.halcyon.engine.benchmarks;
 
 import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException;
-import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.transfer.KvFetch;
 import dev.halcyon.engine.transfer.KvManifest;
 import dev.halcyon.engine.transfer.KvOffer;
@@ -68,16 +67,6 @@ final class TimedTransport implements KvTransport {
 
     @Override
     public void write(KvPiece piece, ByteBuffer from, Consumer<KvTransferException> done) {
-      sink.write(piece, from, done);
-    }
-
-    @Override
-    public boolean accepts(DeviceBuffer stage) {
-      return sink.accepts(stage);
-    }
-
-    @Override
-    public void write(KvPiece piece, DeviceBuffer from, Consumer<KvTransferException> done) {
       sink.write(piece, from, done);
     }
 

@@ -10,23 +10,28 @@ import dev.halcyon.engine.transfer.KvSink;
 import dev.halcyon.engine.transfer.KvSource;
 import dev.halcyon.engine.transfer.KvTransport;
 import dev.halcyon.engine.transfer.KvView;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.Consumer;
 
 /**
  * Between engines of one JVM: the engines that this same transport was given to. Where the caches
- * are of one kind and on one device, the receiving engine copies straight from the other's. Pieces
- * go through a few buffers for each transfer otherwise: in the memory of the device where both are
- * on one, on the heap if not. It has no threads of its own.
+ * are of one kind and on one device, the receiving engine copies straight from the other's.
+ * Otherwise pieces go through a few buffers on the heap. It has no threads of its own.
  */
 public final class InProcessTransport implements KvTransport {
 
   private static final String PREFIX = "in-process:";
   private static final int WINDOW = 4;
+
+  /** Copies of this size stay in a processor's cache. */
+  private static final int PIECE_BYTES = 1 << 20;
 
   private final String id = UUID.randomUUID().toString();
   private final Map<String, Offer> offers = new ConcurrentHashMap<>();
@@ -93,7 +98,9 @@ public final class InProcessTransport implements KvTransport {
     private Consumer<KvTransferException> fetcher;
 
     private KvPull pull;
-    private PiecePlaces places;
+
+    /** Buffers for pieces that nobody uses at the moment. */
+    private final Queue<ByteBuffer> free = new ConcurrentLinkedQueue<>();
 
     Offer(KvSource source) {
       this.source = source;
@@ -128,8 +135,7 @@ public final class InProcessTransport implements KvTransport {
     private KvFetch pull(KvSink sink) {
       synchronized (this) {
         requireUnfetched();
-        places = new PiecePlaces(source, sink, WINDOW);
-        pull = new KvPull(sink, this, places.pieceBytes(), WINDOW);
+        pull = new KvPull(sink, this, PIECE_BYTES, WINDOW);
         fetcher = pull::failed;
       }
       pull.start();
@@ -144,20 +150,17 @@ public final class InProcessTransport implements KvTransport {
 
     @Override
     public void request(int number, KvPiece piece) {
-      PiecePlaces.Place place = places.take();
-      if (place == null) {
-        // The transfer has ended meanwhile.
-        return;
-      }
-      place.read(
+      ByteBuffer unused = free.poll();
+      ByteBuffer bytes = unused != null ? unused : ByteBuffer.allocate(pull.largestPiece());
+      source.read(
           piece,
+          bytes.clear(),
           error -> {
             if (error != null) {
-              places.give(place);
               pull.failed(error);
               end(error, true, false);
             } else {
-              pull.arrived(number, place::write, () -> places.give(place));
+              pull.arrived(number, bytes.flip(), () -> free.add(bytes));
             }
           });
     }
@@ -183,9 +186,6 @@ public final class InProcessTransport implements KvTransport {
       Consumer<KvTransferException> running;
       synchronized (this) {
         running = fetcher;
-        if (places != null) {
-          places.close();
-        }
       }
       if (tellSink && running != null) {
         running.accept(why);

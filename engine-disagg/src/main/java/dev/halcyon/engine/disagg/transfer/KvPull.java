@@ -11,7 +11,6 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
-import java.util.function.Consumer;
 
 /**
  * The generation side of a transfer, whatever the way to the other side: asks for pieces in the
@@ -62,10 +61,9 @@ final class KvPull implements KvFetch {
     this.total = Math.multiplyExact(piecesPerLayer, manifest.layout().layers());
   }
 
-  /** The bytes of the largest piece that a pull of these sizes asks for. */
-  static int largestPiece(KvSink sink, int pieceBytes) {
-    return tokensPerPiece(sink.manifest(), sink.firstToken(), pieceBytes)
-        * sink.manifest().layout().tokenBytes();
+  /** The bytes of the largest piece that is asked for. */
+  int largestPiece() {
+    return tokensPerPiece * sink.manifest().layout().tokenBytes();
   }
 
   private static int tokensPerPiece(KvManifest manifest, int firstToken, int pieceBytes) {
@@ -108,30 +106,13 @@ final class KvPull implements KvFetch {
    * @param release called exactly once, when the bytes are no longer needed
    */
   void arrived(int number, ByteBuffer data, Runnable release) {
-    if (expects(number, data.remaining())) {
-      arrived(number, (piece, done) -> sink.write(piece, data, done), release);
-    } else {
-      release.run();
-    }
-  }
-
-  /** Has the sink take a piece from wherever it is. */
-  interface Write {
-
-    /**
-     * @param done called once, with null or why the piece was not taken
-     */
-    void write(KvPiece piece, Consumer<KvTransferException> done);
-  }
-
-  /** As above, for a piece of the size that was asked for. */
-  void arrived(int number, Write write, Runnable release) {
-    if (!take(number)) {
+    if (!expects(number, data.remaining()) || !take(number)) {
       release.run();
       return;
     }
-    write.write(
+    sink.write(
         piece(number),
+        data,
         error -> {
           release.run();
           if (error != null) {
