@@ -1,7 +1,7 @@
 package dev.halcyon.engine.disagg;
 
 import dev.halcyon.engine.disagg.transfer.InProcessTransport;
-import dev.halcyon.engine.disagg.transfer.TcpOptions;
+import dev.halcyon.engine.disagg.transfer.NetworkOptions;
 import dev.halcyon.engine.disagg.transfer.TcpTransport;
 import dev.halcyon.engine.disagg.transfer.UcxTransport;
 import dev.halcyon.engine.transfer.KvTransport;
@@ -21,18 +21,20 @@ public record Ends(KvTransport context, KvTransport generation, IntSupplier open
 
   /** Pieces of 2 KiB, so that small prompts take several of them. */
   public static Ends tcp() {
-    TcpTransport context = new TcpTransport(TcpOptions.builder().token("t").build());
+    TcpTransport context = new TcpTransport(NetworkOptions.builder().token("t").build());
     TcpTransport generation =
-        new TcpTransport(TcpOptions.builder().listen(false).token("t").pieceBytes(2048).build());
+        new TcpTransport(
+            NetworkOptions.builder().listen(false).token("t").pieceBytes(2048).build());
     return new Ends(
         context, generation, () -> context.openTransfers() + generation.openTransfers());
   }
 
   /** As {@link #tcp}. */
   public static Ends ucx() {
-    UcxTransport context = new UcxTransport(TcpOptions.builder().token("t").build());
+    UcxTransport context = new UcxTransport(NetworkOptions.builder().token("t").build());
     UcxTransport generation =
-        new UcxTransport(TcpOptions.builder().listen(false).token("t").pieceBytes(2048).build());
+        new UcxTransport(
+            NetworkOptions.builder().listen(false).token("t").pieceBytes(2048).build());
     return new Ends(
         context, generation, () -> context.openTransfers() + generation.openTransfers());
   }

@@ -7,8 +7,8 @@ import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.TinyCheckpoint;
 import dev.halcyon.engine.disagg.codec.DisaggParamsCodec;
+import dev.halcyon.engine.disagg.transfer.NetworkOptions;
 import dev.halcyon.engine.disagg.transfer.NetworkTransport;
-import dev.halcyon.engine.disagg.transfer.TcpOptions;
 import dev.halcyon.engine.transfer.KvTransport;
 import java.io.BufferedReader;
 import java.io.IOException;
@@ -101,7 +101,7 @@ final class PrefillProcess implements AutoCloseable {
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     NetworkTransport kind = NetworkTransport.valueOf(arguments[0]);
-    try (KvTransport transport = kind.open(TcpOptions.builder().token(TOKEN).build());
+    try (KvTransport transport = kind.open(NetworkOptions.builder().token(TOKEN).build());
         Engine engine =
             Engine.builder()
                 .model(Path.of(arguments[1]))

@@ -9,8 +9,8 @@ import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.TinyCheckpoint;
+import dev.halcyon.engine.disagg.transfer.NetworkOptions;
 import dev.halcyon.engine.disagg.transfer.NetworkTransport;
-import dev.halcyon.engine.disagg.transfer.TcpOptions;
 import java.nio.file.Path;
 import java.util.Optional;
 import org.junit.jupiter.api.Timeout;
@@ -30,7 +30,8 @@ class TwoProcessTest {
     Optional<String> unavailable = kind.unavailable();
     assumeTrue(unavailable.isEmpty(), () -> "no " + kind + ": " + unavailable.orElseThrow());
     Path model = TinyCheckpoint.write(directory);
-    TcpOptions connect = TcpOptions.builder().listen(false).token(PrefillProcess.TOKEN).build();
+    NetworkOptions connect =
+        NetworkOptions.builder().listen(false).token(PrefillProcess.TOKEN).build();
     Ends ends = Ends.of(kind.open(connect));
     try (PrefillProcess prefill = new PrefillProcess(kind, model);
         SplitRig rig = SplitRig.of(model, ends, builder -> builder)) {

@@ -4,7 +4,7 @@ import dev.halcyon.engine.BackendChoice;
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.disagg.transfer.InProcessTransport;
-import dev.halcyon.engine.disagg.transfer.TcpOptions;
+import dev.halcyon.engine.disagg.transfer.NetworkOptions;
 import dev.halcyon.engine.disagg.transfer.TcpTransport;
 import dev.halcyon.engine.disagg.transfer.UcxTransport;
 import dev.halcyon.engine.transfer.KvTransport;
@@ -134,8 +134,8 @@ public final class DisaggBenchmark implements Callable<Integer> {
   private record Ends(KvTransport context, TimedTransport generation) implements AutoCloseable {
 
     static Ends of(Way way) {
-      TcpOptions context = TcpOptions.builder().build();
-      TcpOptions generation = TcpOptions.builder().listen(false).build();
+      NetworkOptions context = NetworkOptions.builder().build();
+      NetworkOptions generation = NetworkOptions.builder().listen(false).build();
       return switch (way) {
         case IN_PROCESS -> {
           InProcessTransport both = new InProcessTransport();

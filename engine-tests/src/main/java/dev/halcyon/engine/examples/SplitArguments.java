@@ -1,8 +1,8 @@
 package dev.halcyon.engine.examples;
 
 import dev.halcyon.engine.disagg.http.SplitOptions;
+import dev.halcyon.engine.disagg.transfer.NetworkOptions;
 import dev.halcyon.engine.disagg.transfer.NetworkTransport;
-import dev.halcyon.engine.disagg.transfer.TcpOptions;
 import dev.halcyon.engine.disagg.transfer.TcpTls;
 import dev.halcyon.engine.transfer.KvTransport;
 import java.io.IOException;
@@ -145,7 +145,8 @@ final class SplitArguments {
     if (!role.transfers()) {
       return null;
     }
-    TcpOptions.Builder options = TcpOptions.builder().listen(role == Role.PREFILL).tls(tls());
+    NetworkOptions.Builder options =
+        NetworkOptions.builder().listen(role == Role.PREFILL).tls(tls());
     if (tokenFile != null) {
       options.token(Files.readString(tokenFile).strip());
     } else if (environmentToken != null && !environmentToken.isBlank()) {

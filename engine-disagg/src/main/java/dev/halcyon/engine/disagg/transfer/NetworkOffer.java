@@ -18,7 +18,7 @@ final class NetworkOffer implements KvOffer {
    * Pieces that are read or sent at once. Twice what a peer may ask for: it may ask for the next
    * before this side knows that the last has left.
    */
-  private static final int MAX_IN_FLIGHT = 2 * TcpOptions.MAX_WINDOW;
+  private static final int MAX_IN_FLIGHT = 2 * NetworkOptions.MAX_WINDOW;
 
   private final UUID id;
   private final KvSource source;
@@ -96,7 +96,7 @@ final class NetworkOffer implements KvOffer {
   void send(KvConnection connection, int number, KvPiece piece) {
     piece.requireWithin(source.manifest());
     long bytes = piece.bytes(source.manifest().layout());
-    if (bytes > TcpOptions.MAX_PIECE_BYTES || inFlight.incrementAndGet() > MAX_IN_FLIGHT) {
+    if (bytes > NetworkOptions.MAX_PIECE_BYTES || inFlight.incrementAndGet() > MAX_IN_FLIGHT) {
       throw new IllegalArgumentException("the peer asks for too much at once");
     }
     // The checksum is not known yet.

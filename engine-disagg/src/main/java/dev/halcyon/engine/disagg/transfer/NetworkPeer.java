@@ -20,7 +20,7 @@ import java.util.function.Consumer;
  */
 final class NetworkPeer {
 
-  private final TcpOptions options;
+  private final NetworkOptions options;
   private final Consumer<NetworkPeer> onGone;
   private final Map<UUID, Transfer> transfers = new ConcurrentHashMap<>();
 
@@ -35,7 +35,7 @@ final class NetworkPeer {
   /**
    * @param onGone called once, when no transfer may be added any more
    */
-  NetworkPeer(TcpOptions options, Consumer<NetworkPeer> onGone) {
+  NetworkPeer(NetworkOptions options, Consumer<NetworkPeer> onGone) {
     this.options = options;
     this.onGone = onGone;
   }

@@ -24,7 +24,7 @@ final class NetworkTransfers {
   private static final Logger LOG = LoggerFactory.getLogger(NetworkTransfers.class);
 
   private final String scheme;
-  private final TcpOptions options;
+  private final NetworkOptions options;
   private final SharedToken token;
   private final BiConsumer<PeerAddress, NetworkPeer> connector;
   private final Map<UUID, NetworkOffer> offers = new ConcurrentHashMap<>();
@@ -36,7 +36,7 @@ final class NetworkTransfers {
    * @param connector begins to connect to a peer; must not block
    */
   NetworkTransfers(
-      String scheme, TcpOptions options, BiConsumer<PeerAddress, NetworkPeer> connector) {
+      String scheme, NetworkOptions options, BiConsumer<PeerAddress, NetworkPeer> connector) {
     this.scheme = scheme;
     this.options = options;
     this.token = new SharedToken(options.token());

@@ -15,7 +15,7 @@ public enum NetworkTransport {
     }
 
     @Override
-    public TcpTransport open(TcpOptions options) {
+    public TcpTransport open(NetworkOptions options) {
       return new TcpTransport(options);
     }
   },
@@ -27,7 +27,7 @@ public enum NetworkTransport {
     }
 
     @Override
-    public UcxTransport open(TcpOptions options) {
+    public UcxTransport open(NetworkOptions options) {
       return new UcxTransport(options);
     }
   };
@@ -42,5 +42,5 @@ public enum NetworkTransport {
    * @throws EngineException if it can't be used here
    * @throws KvTransferException if the address can't be listened on
    */
-  public abstract KvTransport open(TcpOptions options);
+  public abstract KvTransport open(NetworkOptions options);
 }

@@ -34,13 +34,13 @@ import java.util.concurrent.TimeUnit;
 /**
  * Between processes and machines, over TCP. The context side listens; the generation side connects
  * to where a descriptor says, once for all transfers from there, and asks for pieces layer by
- * layer. Every piece has a checksum. See {@link TcpOptions} for the token and TLS: without TLS
+ * layer. Every piece has a checksum. See {@link NetworkOptions} for the token and TLS: without TLS
  * whoever can listen on the network can read prompts' keys and values.
  */
 public final class TcpTransport implements KvTransport {
 
   private static final int MAX_FRAME_BYTES =
-      KvFrames.DATA_HEADER_BYTES + TcpOptions.MAX_PIECE_BYTES;
+      KvFrames.DATA_HEADER_BYTES + NetworkOptions.MAX_PIECE_BYTES;
   private static final int IDLE_SECONDS = 60;
 
   /** What a generation side reads at once: more than by default, as it reads pieces. */
@@ -49,7 +49,7 @@ public final class TcpTransport implements KvTransport {
   private static final int FIRST_READ_BYTES = 1 << 14;
   private static final int LEAST_READ_BYTES = 1 << 10;
 
-  private final TcpOptions options;
+  private final NetworkOptions options;
   private final SslContext clientTls;
   private final EventLoopGroup group;
   private final ChannelGroup channels = new DefaultChannelGroup(GlobalEventExecutor.INSTANCE);
@@ -62,7 +62,7 @@ public final class TcpTransport implements KvTransport {
    * @throws IllegalArgumentException if TLS files can't be used
    * @throws KvTransferException if the address can't be listened on
    */
-  public TcpTransport(TcpOptions options) {
+  public TcpTransport(NetworkOptions options) {
     this.options = options;
     this.transfers = new NetworkTransfers("tcp", options, this::connect);
     this.clientTls = options.tls() == null ? null : options.tls().client();

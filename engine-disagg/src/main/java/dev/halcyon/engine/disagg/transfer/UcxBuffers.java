@@ -75,7 +75,7 @@ final class UcxBuffers {
   /**
    * A buffer for a piece.
    *
-   * @param bytes at most {@link TcpOptions#MAX_PIECE_BYTES}
+   * @param bytes at most {@link NetworkOptions#MAX_PIECE_BYTES}
    */
   Buffer acquire(int bytes) {
     int needed = Math.max(MIN_BYTES, bytes);

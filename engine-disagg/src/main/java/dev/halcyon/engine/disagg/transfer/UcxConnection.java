@@ -121,7 +121,7 @@ final class UcxConnection implements KvConnection {
       ByteBuf frame = Unpooled.wrappedBuffer(header);
       if (frame.readableBytes() != KvFrames.DATA_HEADER_BYTES
           || frame.readByte() != KvFrames.DATA
-          || message.getLength() > TcpOptions.MAX_PIECE_BYTES) {
+          || message.getLength() > NetworkOptions.MAX_PIECE_BYTES) {
         throw new IllegalArgumentException("a piece of " + message.getLength() + " bytes");
       }
       PieceHeader piece = KvFrames.readPieceHeader(frame);

@@ -34,7 +34,7 @@ final class UcxNode implements UcxLoop.Lifecycle {
   private static final Logger LOG = LoggerFactory.getLogger(UcxNode.class);
   private static final int IDLE_SECONDS = 60;
 
-  private final TcpOptions options;
+  private final NetworkOptions options;
   private final Function<KvConnection, KvSession> serve;
   private final Runnable onFailure;
   private final UcxLoop loop;
@@ -61,7 +61,7 @@ final class UcxNode implements UcxLoop.Lifecycle {
    * @throws KvTransferException if the address can't be listened on
    */
   UcxNode(
-      TcpOptions options,
+      NetworkOptions options,
       Map<String, String> settings,
       Function<KvConnection, KvSession> serve,
       Runnable onFailure) {

@@ -32,7 +32,7 @@ public final class UcxTransport implements KvTransport {
    * @throws EngineException if UCX can't be used here
    * @throws KvTransferException if the address can't be listened on
    */
-  public UcxTransport(TcpOptions options) {
+  public UcxTransport(NetworkOptions options) {
     this(options, Map.of());
   }
 
@@ -41,7 +41,7 @@ public final class UcxTransport implements KvTransport {
    *
    * @param settings by their names without the prefix UCX_, such as TLS
    */
-  public UcxTransport(TcpOptions options, Map<String, String> settings) {
+  public UcxTransport(NetworkOptions options, Map<String, String> settings) {
     if (options.tls() != null) {
       throw new IllegalArgumentException(
           "tls must be null: UCX has none; use a TcpTransport on a network that others share");

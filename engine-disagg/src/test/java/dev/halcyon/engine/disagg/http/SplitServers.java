@@ -10,7 +10,7 @@ import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.EngineMetrics;
 import dev.halcyon.engine.TinyCheckpoint;
 import dev.halcyon.engine.disagg.transfer.InProcessTransport;
-import dev.halcyon.engine.disagg.transfer.TcpOptions;
+import dev.halcyon.engine.disagg.transfer.NetworkOptions;
 import dev.halcyon.engine.disagg.transfer.TcpTransport;
 import dev.halcyon.engine.transfer.KvTransport;
 import java.io.IOException;
@@ -51,9 +51,10 @@ final class SplitServers implements AutoCloseable {
     }
 
     static Way tcp() {
-      TcpTransport context = new TcpTransport(TcpOptions.builder().token("t").build());
+      TcpTransport context = new TcpTransport(NetworkOptions.builder().token("t").build());
       TcpTransport generation =
-          new TcpTransport(TcpOptions.builder().listen(false).token("t").pieceBytes(2048).build());
+          new TcpTransport(
+              NetworkOptions.builder().listen(false).token("t").pieceBytes(2048).build());
       return new Way(
           context, generation, () -> context.openTransfers() + generation.openTransfers());
     }

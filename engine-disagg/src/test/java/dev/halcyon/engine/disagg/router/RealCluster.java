@@ -12,7 +12,7 @@ import dev.halcyon.engine.disagg.http.HttpOptions;
 import dev.halcyon.engine.disagg.http.HttpService;
 import dev.halcyon.engine.disagg.http.SplitOptions;
 import dev.halcyon.engine.disagg.server.ServerOptions;
-import dev.halcyon.engine.disagg.transfer.TcpOptions;
+import dev.halcyon.engine.disagg.transfer.NetworkOptions;
 import dev.halcyon.engine.disagg.transfer.TcpTransport;
 import java.io.IOException;
 import java.net.URI;
@@ -54,13 +54,13 @@ final class RealCluster implements AutoCloseable {
     whole = HttpService.start(open(engine.apply(builder(model))), options().build());
     for (int i = 0; i < 2; i++) {
       Engine prefillEngine =
-          open(engine.apply(builder(model)).kvTransport(transport(TcpOptions.builder())));
+          open(engine.apply(builder(model)).kvTransport(transport(NetworkOptions.builder())));
       prefill.add(
           HttpService.start(
               prefillEngine, options().apiKey(KEY).split(SplitOptions.prefill()).build()));
     }
     for (int i = 0; i < 2; i++) {
-      TcpOptions.Builder connecting = TcpOptions.builder().listen(false);
+      NetworkOptions.Builder connecting = NetworkOptions.builder().listen(false);
       Engine decodeEngine = open(engine.apply(builder(model)).kvTransport(transport(connecting)));
       decode.add(
           HttpService.start(
@@ -113,7 +113,7 @@ final class RealCluster implements AutoCloseable {
     return engine;
   }
 
-  private TcpTransport transport(TcpOptions.Builder options) {
+  private TcpTransport transport(NetworkOptions.Builder options) {
     TcpTransport transport = new TcpTransport(options.token("of-the-transports").build());
     transports.add(transport);
     return transport;

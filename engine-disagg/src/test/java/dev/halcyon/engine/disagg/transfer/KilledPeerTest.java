@@ -32,7 +32,7 @@ class KilledPeerTest {
   void theContextSide(NetworkTransport kind) throws Exception {
     assumeAvailable(kind);
     try (Peer peer = new Peer(kind, "none");
-        KvTransport generation = kind.open(TcpOptions.builder().listen(false).build())) {
+        KvTransport generation = kind.open(NetworkOptions.builder().listen(false).build())) {
       FakeSink sink = new FakeSink(LARGE, TOKENS, 0);
       generation.fetch(new KvDescriptor(bytes(peer.says())), sink);
       assertThat(peer.says()).isEqualTo("reading");
@@ -45,7 +45,7 @@ class KilledPeerTest {
   @EnumSource
   void theGenerationSide(NetworkTransport kind) throws Exception {
     assumeAvailable(kind);
-    try (KvTransport context = kind.open(TcpOptions.builder().build())) {
+    try (KvTransport context = kind.open(NetworkOptions.builder().build())) {
       FakeSource source = new FakeSource(LARGE, TOKENS);
       byte[] descriptor = context.offer(source).descriptor().bytes();
       try (Peer peer = new Peer(kind, new String(descriptor, StandardCharsets.UTF_8))) {
@@ -115,7 +115,7 @@ class KilledPeerTest {
   public static void main(String[] arguments) throws Exception {
     NetworkTransport kind = NetworkTransport.valueOf(arguments[0]);
     boolean offers = arguments[1].equals("none");
-    try (KvTransport transport = kind.open(TcpOptions.builder().listen(offers).build())) {
+    try (KvTransport transport = kind.open(NetworkOptions.builder().listen(offers).build())) {
       if (offers) {
         FakeSource source = new FakeSource(LARGE, TOKENS).holding();
         byte[] descriptor = transport.offer(source).descriptor().bytes();

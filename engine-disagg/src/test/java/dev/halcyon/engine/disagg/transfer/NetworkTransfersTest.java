@@ -12,7 +12,7 @@ import org.junit.jupiter.api.Test;
 
 class NetworkTransfersTest {
 
-  private static final TcpOptions OPTIONS = TcpOptions.builder().build();
+  private static final NetworkOptions OPTIONS = NetworkOptions.builder().build();
 
   private final KvDescriptor descriptor =
       new PeerAddress("test", "127.0.0.1", 1, UUID.randomUUID()).descriptor();

@@ -40,8 +40,9 @@ abstract class NetworkTransportContract extends KvTransportContract {
       nullValues = "none",
       value = {"other,secret", "none,secret", "secret,none"})
   void anotherTokenIsRefused(String here, String there) throws Exception {
-    try (KvTransport server = kind.open(TcpOptions.builder().token(there).build());
-        KvTransport client = kind.open(TcpOptions.builder().listen(false).token(here).build())) {
+    try (KvTransport server = kind.open(NetworkOptions.builder().token(there).build());
+        KvTransport client =
+            kind.open(NetworkOptions.builder().listen(false).token(here).build())) {
       generation.close();
       generation = client;
       FakeSource source = new FakeSource(5);
@@ -69,7 +70,7 @@ abstract class NetworkTransportContract extends KvTransportContract {
     try (ServerSocket silent = new ServerSocket(0);
         KvTransport client =
             kind.open(
-                TcpOptions.builder()
+                NetworkOptions.builder()
                     .listen(false)
                     .connectTimeout(Duration.ofMillis(200))
                     .build())) {

@@ -59,7 +59,9 @@ class TcpTlsTest {
   void filesThatAreNotThereAreSaid() {
     Path none = directory.resolve("none");
     assertThatThrownBy(
-            () -> new TcpTransport(TcpOptions.builder().tls(new TcpTls(none, none, none)).build()))
+            () ->
+                new TcpTransport(
+                    NetworkOptions.builder().tls(new TcpTls(none, none, none)).build()))
         .isInstanceOf(IllegalArgumentException.class)
         .hasMessageStartingWith("TLS can't be set up");
   }
@@ -69,9 +71,9 @@ class TcpTlsTest {
   }
 
   private static FakeSink fetch(TcpTls server, TcpTls client) throws Exception {
-    try (TcpTransport context = new TcpTransport(TcpOptions.builder().tls(server).build());
+    try (TcpTransport context = new TcpTransport(NetworkOptions.builder().tls(server).build());
         TcpTransport generation =
-            new TcpTransport(TcpOptions.builder().listen(false).tls(client).build())) {
+            new TcpTransport(NetworkOptions.builder().listen(false).tls(client).build())) {
       FakeSink sink = new FakeSink(100, 0);
       generation.fetch(context.offer(new FakeSource(100)).descriptor(), sink);
       KvTransportContract.soon(sink.ended());

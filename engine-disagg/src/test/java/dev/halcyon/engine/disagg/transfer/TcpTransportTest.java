@@ -30,8 +30,8 @@ class TcpTransportTest extends NetworkTransportContract {
 
   @Override
   void openTransports() {
-    listening = new TcpTransport(TcpOptions.builder().token("secret").build());
-    connecting = new TcpTransport(TcpOptions.builder().listen(false).token("secret").build());
+    listening = new TcpTransport(NetworkOptions.builder().token("secret").build());
+    connecting = new TcpTransport(NetworkOptions.builder().listen(false).token("secret").build());
     context = listening;
     generation = connecting;
   }
@@ -47,7 +47,7 @@ class TcpTransportTest extends NetworkTransportContract {
     try (FrameProxy proxy = new FrameProxy();
         TcpTransport server =
             new TcpTransport(
-                TcpOptions.builder().token("secret").advertisedPort(proxy.port()).build())) {
+                NetworkOptions.builder().token("secret").advertisedPort(proxy.port()).build())) {
       proxy.forwardTo(server.port());
       FakeSink sink = new FakeSink(5, 0);
       generation.fetch(server.offer(new FakeSource(5)).descriptor(), sink);
@@ -61,7 +61,8 @@ class TcpTransportTest extends NetworkTransportContract {
   @Test
   void aClientThatDoesNotSpeakIsCutOff() throws Exception {
     try (TcpTransport server =
-            new TcpTransport(TcpOptions.builder().connectTimeout(Duration.ofMillis(200)).build());
+            new TcpTransport(
+                NetworkOptions.builder().connectTimeout(Duration.ofMillis(200)).build());
         Socket socket = new Socket("127.0.0.1", server.port())) {
       socket.setSoTimeout(5000);
       assertThat(socket.getInputStream().read()).isEqualTo(-1);
@@ -201,28 +202,31 @@ class TcpTransportTest extends NetworkTransportContract {
 
   @Test
   void aPortThatIsTakenIsSaid() {
-    assertThatThrownBy(() -> new TcpTransport(TcpOptions.builder().port(listening.port()).build()))
+    assertThatThrownBy(
+            () -> new TcpTransport(NetworkOptions.builder().port(listening.port()).build()))
         .isInstanceOf(KvTransferException.class)
         .hasMessageContaining("Can't listen on 127.0.0.1:" + listening.port());
   }
 
   @Test
   void optionsAreChecked() {
-    assertThatThrownBy(() -> TcpOptions.builder().port(65536).build())
+    assertThatThrownBy(() -> NetworkOptions.builder().port(65536).build())
         .hasMessageStartingWith("port");
-    assertThatThrownBy(() -> TcpOptions.builder().window(0).build())
+    assertThatThrownBy(() -> NetworkOptions.builder().window(0).build())
         .hasMessageStartingWith("window");
-    assertThatThrownBy(() -> TcpOptions.builder().token("").build())
+    assertThatThrownBy(() -> NetworkOptions.builder().token("").build())
         .hasMessageStartingWith("token");
-    assertThatThrownBy(() -> TcpOptions.builder().host("0.0.0.0").build())
+    assertThatThrownBy(() -> NetworkOptions.builder().host("0.0.0.0").build())
         .hasMessageStartingWith("advertisedHost");
-    TcpOptions.builder().host("0.0.0.0").advertisedHost("prefill-0").build();
-    assertThat(TcpOptions.builder().token("secret").build().toString()).doesNotContain("secret");
+    NetworkOptions.builder().host("0.0.0.0").advertisedHost("prefill-0").build();
+    assertThat(NetworkOptions.builder().token("secret").build().toString())
+        .doesNotContain("secret");
   }
 
   private static TcpTransport behind(FrameProxy proxy) throws IOException {
     TcpTransport server =
-        new TcpTransport(TcpOptions.builder().token("secret").advertisedPort(proxy.port()).build());
+        new TcpTransport(
+            NetworkOptions.builder().token("secret").advertisedPort(proxy.port()).build());
     proxy.forwardTo(server.port());
     return server;
   }

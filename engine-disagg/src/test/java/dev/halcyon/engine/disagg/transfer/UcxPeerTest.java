@@ -25,11 +25,11 @@ import org.junit.jupiter.params.provider.ValueSource;
 @ExtendWith(NeedsUcx.class)
 class UcxPeerTest {
 
-  private static final TcpOptions CONNECT = TcpOptions.builder().listen(false).build();
+  private static final NetworkOptions CONNECT = NetworkOptions.builder().listen(false).build();
 
   @Test
   void anotherVersionIsRefusedByName() throws Exception {
-    try (UcxTransport server = new UcxTransport(TcpOptions.builder().build());
+    try (UcxTransport server = new UcxTransport(NetworkOptions.builder().build());
         Client client = new Client(server.port())) {
       ByteBuffer hello = ByteBuffer.allocate(1 + 4 + 2 + 32);
       hello.put(KvFrames.HELLO).put("HKVT".getBytes(StandardCharsets.US_ASCII));
@@ -44,7 +44,7 @@ class UcxPeerTest {
 
   @Test
   void aClientThatDoesNotSpeakIsCutOff() throws Exception {
-    TcpOptions hasty = TcpOptions.builder().connectTimeout(Duration.ofMillis(200)).build();
+    NetworkOptions hasty = NetworkOptions.builder().connectTimeout(Duration.ofMillis(200)).build();
     try (UcxTransport server = new UcxTransport(hasty);
         Client client = new Client(server.port())) {
       soon(client.session.lost);
@@ -54,7 +54,7 @@ class UcxPeerTest {
   @ParameterizedTest
   @ValueSource(strings = {"", "\1", "\1HKVT", "\6some open", "\10a piece", "GET / HTTP/1.1"})
   void noiseEndsItsConnectionAlone(String noise) throws Exception {
-    try (UcxTransport server = new UcxTransport(TcpOptions.builder().build());
+    try (UcxTransport server = new UcxTransport(NetworkOptions.builder().build());
         UcxTransport good = new UcxTransport(CONNECT);
         Client client = new Client(server.port())) {
       FakeSource source = new FakeSource(50).holding();
@@ -71,7 +71,7 @@ class UcxPeerTest {
 
   @Test
   void aFrameThatIsTooLongEndsItsConnection() throws Exception {
-    try (UcxTransport server = new UcxTransport(TcpOptions.builder().build());
+    try (UcxTransport server = new UcxTransport(NetworkOptions.builder().build());
         Client client = new Client(server.port())) {
       byte[] hello = new byte[KvFrames.MAX_CONTROL_BYTES + 1];
       ByteBuffer.wrap(hello).put(KvFrames.HELLO).put("HKVT".getBytes(StandardCharsets.US_ASCII));
@@ -83,7 +83,7 @@ class UcxPeerTest {
   /** Nobody asked the context side for a piece, nor has it memory for one. */
   @Test
   void aPieceForTheContextSideIsDropped() throws Exception {
-    try (UcxTransport server = new UcxTransport(TcpOptions.builder().build());
+    try (UcxTransport server = new UcxTransport(NetworkOptions.builder().build());
         Client client = new Client(server.port())) {
       KvConnection connection = soon(client.session.opened);
       CompletableFuture<Void> sent = new CompletableFuture<>();

@@ -25,7 +25,7 @@ final class UcxTestPeers {
     final ScriptedSession session;
 
     Client(int port) throws Exception {
-      TcpOptions options = TcpOptions.builder().listen(false).build();
+      NetworkOptions options = NetworkOptions.builder().listen(false).build();
       node = new UcxNode(options, Map.of(), ScriptedSession::new, () -> {});
       CompletableFuture<ScriptedSession> there = new CompletableFuture<>();
       node.connect(
@@ -53,7 +53,7 @@ final class UcxTestPeers {
     private final UcxNode node;
 
     Server(String rendezvousThreshold, Function<UcxConnection, KvConnection> tamper) {
-      TcpOptions options = TcpOptions.builder().build();
+      NetworkOptions options = NetworkOptions.builder().build();
       transfers =
           new NetworkTransfers(
               "ucx",

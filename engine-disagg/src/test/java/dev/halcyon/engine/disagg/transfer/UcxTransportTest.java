@@ -44,9 +44,9 @@ class UcxTransportTest extends NetworkTransportContract {
   }
 
   private void open(Map<String, String> settings) {
-    listening = new UcxTransport(TcpOptions.builder().token("secret").build(), settings);
+    listening = new UcxTransport(NetworkOptions.builder().token("secret").build(), settings);
     connecting =
-        new UcxTransport(TcpOptions.builder().listen(false).token("secret").build(), settings);
+        new UcxTransport(NetworkOptions.builder().listen(false).token("secret").build(), settings);
     context = listening;
     generation = connecting;
   }
@@ -169,7 +169,7 @@ class UcxTransportTest extends NetworkTransportContract {
 
   @Test
   void anotherKindOfTransportIsRefused() throws Exception {
-    try (TcpTransport tcp = new TcpTransport(TcpOptions.builder().build())) {
+    try (TcpTransport tcp = new TcpTransport(NetworkOptions.builder().build())) {
       KvTransferException refused =
           failure(tcp.offer(new FakeSource(5)).descriptor(), new FakeSink(5, 0));
       assertThat(refused.reason()).isEqualTo(Reason.REFUSED);
@@ -179,7 +179,8 @@ class UcxTransportTest extends NetworkTransportContract {
 
   @Test
   void aPortThatIsTakenIsSaid() {
-    assertThatThrownBy(() -> new UcxTransport(TcpOptions.builder().port(listening.port()).build()))
+    assertThatThrownBy(
+            () -> new UcxTransport(NetworkOptions.builder().port(listening.port()).build()))
         .isInstanceOf(KvTransferException.class)
         .hasMessageContaining("Can't listen on 127.0.0.1:" + listening.port());
   }

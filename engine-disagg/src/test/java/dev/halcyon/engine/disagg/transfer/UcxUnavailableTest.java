@@ -18,7 +18,7 @@ class UcxUnavailableTest {
   void unavailableAndTheConstructorSayTheSame() {
     Optional<String> reason = NetworkTransport.UCX.unavailable();
     Throwable thrown =
-        catchThrowable(() -> NetworkTransport.UCX.open(TcpOptions.builder().build()).close());
+        catchThrowable(() -> NetworkTransport.UCX.open(NetworkOptions.builder().build()).close());
     if (reason.isEmpty()) {
       assertThat(thrown).isNull();
     } else {
@@ -53,7 +53,7 @@ class UcxUnavailableTest {
       assertThat(transport).isNotSameAs(UcxTransport.class);
       Optional<?> reason = (Optional<?>) transport.getMethod("unavailable").invoke(null);
       assertThat((String) reason.orElseThrow()).startsWith(expected);
-      Class<?> options = apart.loadClass(TcpOptions.class.getName());
+      Class<?> options = apart.loadClass(NetworkOptions.class.getName());
       Object builder = options.getMethod("builder").invoke(null);
       Object built = builder.getClass().getMethod("build").invoke(builder);
       assertThatThrownBy(() -> transport.getConstructor(options).newInstance(built))

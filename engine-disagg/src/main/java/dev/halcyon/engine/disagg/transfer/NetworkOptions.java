@@ -20,7 +20,7 @@ import java.util.Set;
  * @param window how many pieces of a prompt may be on their way at once
  * @param threads threads for connections, of TCP
  */
-public record TcpOptions(
+public record NetworkOptions(
     boolean listen,
     String host,
     int port,
@@ -41,7 +41,7 @@ public record TcpOptions(
 
   private static final Set<String> WILDCARDS = Set.of("0.0.0.0", "::", "[::]");
 
-  public TcpOptions {
+  public NetworkOptions {
     Objects.requireNonNull(host, "host");
     requireRange("port", port, 0, 65535);
     requireRange("advertisedPort", advertisedPort, 0, 65535);
@@ -78,7 +78,7 @@ public record TcpOptions(
   @Override
   public String toString() {
     return String.format(
-        "TcpOptions[%s:%d, token %s, TLS %s]",
+        "NetworkOptions[%s:%d, token %s, TLS %s]",
         host, port, token == null ? "none" : "set", tls == null ? "off" : "on");
   }
 
@@ -171,8 +171,8 @@ public record TcpOptions(
     /**
      * @throws IllegalArgumentException if a value can't be right
      */
-    public TcpOptions build() {
-      return new TcpOptions(
+    public NetworkOptions build() {
+      return new NetworkOptions(
           listen,
           host,
           port,
