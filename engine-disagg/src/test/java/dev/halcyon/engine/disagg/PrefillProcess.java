@@ -75,18 +75,23 @@ final class PrefillProcess implements AutoCloseable {
     kill();
   }
 
-  /** The requests that both sides know: greedy, seeded, and three samples. */
+  /**
+   * The requests that both sides know: greedy and seeded ones, of one and of three samples; the odd
+   * numbers ask for nothing of the prompt, so that caches are read.
+   */
   static GenerationRequest request(int number) {
     SamplingParams.Builder params =
         SamplingParams.builder()
             .maxTokens(9)
             .ignoreEos(true)
             .logprobs(3)
-            .promptLogprobs(2)
-            .returnContextLogits(true)
-            .returnGenerationLogits(true);
-    if (number % 3 > 0) {
-      params.temperature(0.9).seed((long) number).n(number % 3 == 1 ? 1 : 3);
+            .returnGenerationLogits(true)
+            .n(number / 2 % 2 == 0 ? 1 : 3);
+    if (number / 4 % 2 > 0) {
+      params.temperature(0.9).seed((long) number);
+    }
+    if (number % 2 == 0) {
+      params.promptLogprobs(2).returnContextLogits(true);
     }
     int[] prompt = new Random(number).ints(40 + number, 1, TinyCheckpoint.VOCAB).toArray();
     return GenerationRequest.of(prompt, params.build());
@@ -107,6 +112,7 @@ final class PrefillProcess implements AutoCloseable {
                 .model(Path.of(arguments[1]))
                 .threads(1)
                 .maxBatchSize(4)
+                .maxBatchTokens(16) // prompts in chunks
                 .kvCacheTokens(1024)
                 .deviceMemoryBytes(64 << 20)
                 .kvTransport(transport)

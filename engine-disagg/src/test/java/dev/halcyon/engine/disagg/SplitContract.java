@@ -217,8 +217,9 @@ public abstract class SplitContract {
   void contextsInChunks() {
     UnaryOperator<EngineBuilder> chunks = b -> b.maxBatchTokens(7);
     try (SplitRig other = rig(model, ends(), chunks)) {
-      other.assertSame(request(50, all()));
-      other.assertSame(request(51, all().n(3).temperature(1.0).seed(5L)));
+      for (SamplingParams params : SplitEqualityTest.everything()) {
+        other.assertSame(request(50, params.toBuilder()));
+      }
       other.assertClean();
     }
   }
@@ -248,6 +249,25 @@ public abstract class SplitContract {
       other.assertSame(salted.toBuilder().prefixReuse(PrefixReuse.AUTO).build());
       assertThat(generation.firstTokens).containsExactly(0, 48, 48, 0, 48);
       assertThat(context.sourceEnds).containsOnly("done");
+      other.assertClean();
+    }
+  }
+
+  /** Three tokens of a prompt of 35 are left to compute, and to fetch, the second time. */
+  @Test
+  void prefixReuseOnBothSidesForWhateverIsDrawn() {
+    try (SplitRig other = rig(model, ends(), b -> b.maxBatchTokens(7))) {
+      int seed = 61;
+      for (SamplingParams each : SplitEqualityTest.everything()) {
+        int[] prompt = new Random(seed++).ints(35, 1, TinyCheckpoint.VOCAB).toArray();
+        GenerationRequest request =
+            GenerationRequest.of(
+                prompt, each.toBuilder().promptLogprobs(null).returnContextLogits(false).build());
+        other.assertSame(request);
+        Outcome again = other.split(request);
+        other.assertSame(again, other.whole(request));
+        assertThat(again.usage().cachedPromptTokens()).isEqualTo(32);
+      }
       other.assertClean();
     }
   }

@@ -1,18 +1,12 @@
 package dev.halcyon.engine.disagg;
 
-import static org.assertj.core.api.Assertions.assertThat;
-
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.SamplingParams;
-import dev.halcyon.engine.TinyCheckpoint;
 import dev.halcyon.engine.disagg.transfer.NeedsUcx;
-import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Random;
 import java.util.function.UnaryOperator;
-import java.util.stream.Stream;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
@@ -20,26 +14,20 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** A request that is split gives, bit by bit, what one engine gives. */
 class SplitEqualityTest {
 
-  static Stream<Path> families() throws IOException {
-    try (Stream<Path> models = Files.list(TinyCheckpoint.fixture("models"))) {
-      return models.filter(Files::isDirectory).sorted().toList().stream();
-    }
-  }
-
   @ParameterizedTest
-  @MethodSource("families")
+  @MethodSource("dev.halcyon.engine.disagg.TinyFamilies#all")
   void everyFamilyWithinAProcess(Path model) {
     requireSame(model, Ends.inProcess());
   }
 
   @ParameterizedTest
-  @MethodSource("families")
+  @MethodSource("dev.halcyon.engine.disagg.TinyFamilies#all")
   void everyFamilyOverTcp(Path model) {
     requireSame(model, Ends.tcp());
   }
 
   @ParameterizedTest
-  @MethodSource("families")
+  @MethodSource("dev.halcyon.engine.disagg.TinyFamilies#all")
   @ExtendWith(NeedsUcx.class)
   void everyFamilyOverUcx(Path model) {
     requireSame(model, Ends.ucx());
@@ -68,8 +56,7 @@ class SplitEqualityTest {
     SamplingParams greedy = all.build();
     SamplingParams seeded =
         greedy.toBuilder().temperature(0.9).topP(0.95).repetitionPenalty(1.2).seed(11L).build();
-    SamplingParams three = seeded.toBuilder().n(3).build();
-    assertThat(three.n()).isEqualTo(3);
-    return List.of(greedy, seeded, three);
+    return List.of(
+        greedy, greedy.toBuilder().n(3).build(), seeded, seeded.toBuilder().n(3).build());
   }
 }

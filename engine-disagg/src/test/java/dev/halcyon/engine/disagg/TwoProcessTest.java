@@ -22,6 +22,9 @@ import org.junit.jupiter.params.provider.EnumSource;
 @Timeout(120)
 class TwoProcessTest {
 
+  /** With and without results of the prompt, one sample and three, greedy and seeded. */
+  private static final int REQUESTS = 8;
+
   @TempDir private Path directory;
 
   @ParameterizedTest
@@ -35,20 +38,24 @@ class TwoProcessTest {
     Ends ends = Ends.of(kind.open(connect));
     try (PrefillProcess prefill = new PrefillProcess(kind, model);
         SplitRig rig = SplitRig.of(model, ends, builder -> builder)) {
-      for (int i = 0; i < 6; i++) {
-        Outcome split = split(rig.decode, i, prefill.contextOf(i));
-        split.assertSame(rig.whole(PrefillProcess.request(i)));
+      // The second time, the beginnings of prompts are in the caches of both processes.
+      for (int i = 0; i < 2 * REQUESTS; i++) {
+        int number = i % REQUESTS;
+        Outcome split = split(rig.decode, number, prefill.contextOf(number));
+        split.assertSame(rig.whole(PrefillProcess.request(number)));
+        boolean cached = i >= REQUESTS && number % 2 == 1;
+        assertThat(split.usage().cachedPromptTokens() > 0).as("request %d", i).isEqualTo(cached);
       }
       rig.assertClean();
-      DisaggParams orphan = prefill.contextOf(6);
+      DisaggParams orphan = prefill.contextOf(8);
       prefill.kill();
       KvTransferException lost =
-          catchThrowableOfType(KvTransferException.class, () -> split(rig.decode, 6, orphan));
+          catchThrowableOfType(KvTransferException.class, () -> split(rig.decode, 8, orphan));
       assertThat(lost.reason()).isEqualTo(Reason.PEER_LOST);
       rig.assertClean();
       // The decode engine goes on, with another peer too.
       try (PrefillProcess next = new PrefillProcess(kind, model)) {
-        split(rig.decode, 7, next.contextOf(7)).assertSame(rig.whole(PrefillProcess.request(7)));
+        split(rig.decode, 9, next.contextOf(9)).assertSame(rig.whole(PrefillProcess.request(9)));
       }
       rig.assertClean();
     }

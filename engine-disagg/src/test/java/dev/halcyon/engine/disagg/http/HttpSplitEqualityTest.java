@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.halcyon.engine.TinyCheckpoint;
+import dev.halcyon.engine.disagg.TinyFamilies;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -20,6 +21,7 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
@@ -114,26 +116,46 @@ class HttpSplitEqualityTest {
   }
 
   @ParameterizedTest
-  @ValueSource(
-      strings = {
-        "cohere2",
-        "gemma2",
-        "gemma3",
-        "llama-bf16",
-        "llama3-gqa-tied",
-        "mistral-sliding",
-        "qwen2",
-        "qwen3"
-      })
-  void families(String family, @TempDir Path directory) {
-    Path model = SplitServers.withTokenizer(TinyCheckpoint.fixture("models/" + family), directory);
-    try (SplitServers servers = SplitServers.of(model)) {
+  @MethodSource("dev.halcyon.engine.disagg.TinyFamilies#all")
+  void families(Path family, @TempDir Path directory) throws IOException {
+    try (SplitServers servers = SplitServers.of(TinyFamilies.withTokenizer(family, directory))) {
       int[] prompt = new Random(1).ints(37, 0, 96).toArray();
       String ids = "{\"prompt\": " + Arrays.toString(prompt) + ", \"max_tokens\": 6, ";
       String more = ", \"ignore_eos\": true, " + ALL + "}";
       requireSame(servers, COMPLETIONS, ids + "\"temperature\": 0" + more);
       requireSame(
           servers, COMPLETIONS, ids + "\"temperature\": 0.9, \"seed\": 11, \"n\": 3" + more);
+      servers.assertClean();
+    }
+  }
+
+  /** Prompts of 37 tokens in chunks of 8, of which a second time two blocks of 16 are there. */
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "\"temperature\": 0",
+        "\"temperature\": 0, \"n\": 3",
+        "\"temperature\": 0.9, \"seed\": 11",
+        "\"temperature\": 0.9, \"seed\": 11, \"n\": 3"
+      })
+  void chunksAndPrefixes(String fields, @TempDir Path directory) {
+    Path model = TinyCheckpoint.write(directory);
+    try (SplitServers servers =
+        SplitServers.of(model, engine -> engine.maxBatchTokens(8).prefixReuse(true))) {
+      int[] prompt = new Random(2).ints(37, 1, TinyCheckpoint.VOCAB).toArray();
+      String body =
+          "{\"prompt\": " + Arrays.toString(prompt) + ", \"max_tokens\": 6, \"ignore_eos\": true, ";
+      // No cache is read where rows of the prompt are asked for, but the decode server's.
+      requireSame(servers, COMPLETIONS, body + fields + ", " + ALL + "}");
+      String cached = body + fields + ", \"logprobs\": 3, \"return_generation_logits\": true}";
+      requireSame(servers, COMPLETIONS, cached);
+      assertThat(
+              servers
+                  .decode
+                  .answer(COMPLETIONS, servers.second(cached))
+                  .at("/usage/prompt_tokens_details/cached_tokens")
+                  .intValue())
+          .isEqualTo(32);
       servers.assertClean();
     }
   }

@@ -8,13 +8,11 @@ import dev.halcyon.engine.BackendChoice;
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.EngineMetrics;
-import dev.halcyon.engine.TinyCheckpoint;
 import dev.halcyon.engine.disagg.transfer.InProcessTransport;
 import dev.halcyon.engine.disagg.transfer.NetworkOptions;
 import dev.halcyon.engine.disagg.transfer.TcpTransport;
 import dev.halcyon.engine.transfer.KvTransport;
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.net.URI;
 import java.net.http.HttpResponse;
 import java.nio.file.Files;
@@ -22,7 +20,6 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.function.IntSupplier;
 import java.util.function.UnaryOperator;
-import java.util.stream.Stream;
 
 /** A server that does whole requests, and two that share them. */
 final class SplitServers implements AutoCloseable {
@@ -117,32 +114,6 @@ final class SplitServers implements AutoCloseable {
         .deviceMemoryBytes(64 << 20)
         .prefixReuse(false)
         .integrityChecks(true);
-  }
-
-  /** A copy of a checkpoint of few tokens with the first of a tokenizer's. */
-  static Path withTokenizer(Path model, Path directory) {
-    try (Stream<Path> files = Files.list(model)) {
-      Files.createDirectories(directory);
-      for (Path file : files.toList()) {
-        Files.copy(file, directory.resolve(file.getFileName()));
-      }
-      JsonNode config = TestServer.json(Files.readString(model.resolve("config.json")));
-      int vocab =
-          config.path("text_config").path("vocab_size").asInt(config.path("vocab_size").asInt());
-      Path tokenizer = TinyCheckpoint.fixture("tokenizers/byte-level-bpe/tokenizer.json");
-      ObjectNode json = (ObjectNode) TestServer.json(Files.readString(tokenizer));
-      json.putArray("added_tokens");
-      json.putNull("post_processor");
-      ObjectNode bpe = (ObjectNode) json.get("model");
-      bpe.putArray("merges");
-      List.copyOf(bpe.get("vocab").properties()).stream()
-          .filter(token -> token.getValue().intValue() >= vocab)
-          .forEach(token -> ((ObjectNode) bpe.get("vocab")).remove(token.getKey()));
-      Files.writeString(directory.resolve("tokenizer.json"), json.toString());
-      return directory;
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
-    }
   }
 
   /** Gives a checkpoint a chat template. */

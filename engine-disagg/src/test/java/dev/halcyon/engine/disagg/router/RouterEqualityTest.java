@@ -5,12 +5,15 @@ import static org.assertj.core.api.Assertions.assertThat;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.halcyon.engine.TinyCheckpoint;
+import dev.halcyon.engine.disagg.TinyFamilies;
 import java.io.IOException;
 import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import java.util.TreeMap;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.AfterAll;
@@ -18,6 +21,7 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
@@ -72,6 +76,23 @@ class RouterEqualityTest {
             + " \"max_tokens\": 4, "
             + ALL
             + "}");
+  }
+
+  @ParameterizedTest
+  @MethodSource("dev.halcyon.engine.disagg.TinyFamilies#all")
+  void families(Path family, @TempDir Path directory) throws IOException {
+    Path model = TinyFamilies.withTokenizer(family, directory);
+    try (RealCluster tiny =
+        new RealCluster(
+            model,
+            engine -> engine.kvCacheTokens(1024).deviceMemoryBytes(64 << 20).prefixReuse(false),
+            router -> router)) {
+      int[] prompt = new Random(1).ints(37, 0, 96).toArray();
+      String ids = "{\"prompt\": " + Arrays.toString(prompt) + ", \"max_tokens\": 6, ";
+      String more = ", \"ignore_eos\": true, " + ALL + "}";
+      requireSame(tiny, COMPLETIONS, ids + "\"temperature\": 0" + more);
+      requireSame(tiny, COMPLETIONS, ids + "\"temperature\": 0.9, \"seed\": 11, \"n\": 3" + more);
+    }
   }
 
   @Test
