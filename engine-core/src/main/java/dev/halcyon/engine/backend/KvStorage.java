@@ -36,6 +36,37 @@ public interface KvStorage extends AutoCloseable {
     throw new UnsupportedOperationException("this KV cache can't be imported");
   }
 
+  /**
+   * Whether any thread may export tokens that nobody writes meanwhile, while the owner's thread
+   * does what it likes with others.
+   */
+  default boolean exportsOnAnyThread() {
+    return false;
+  }
+
+  /**
+   * Names the order in which {@link #exportStored} writes, down to the size of blocks. Caches whose
+   * order has the same name understand each other.
+   *
+   * @return null if there is none that is any faster than that of {@link #exportTokens}
+   */
+  default String storedOrder() {
+    return null;
+  }
+
+  /**
+   * As {@link #exportTokens}, with as many bytes, in this cache's own order: plain copies where
+   * whole blocks are asked for.
+   */
+  default void exportStored(int layer, int[] blocks, int firstToken, int count, ByteBuffer to) {
+    throw new UnsupportedOperationException("this KV cache has no order of its own");
+  }
+
+  /** As {@link #importTokens}, from the order of {@link #storedOrder}. */
+  default void importStored(int layer, int[] blocks, int firstToken, int count, ByteBuffer from) {
+    throw new UnsupportedOperationException("this KV cache has no order of its own");
+  }
+
   /** Whether {@link #copyTokens} takes tokens straight from another cache. */
   default boolean copiesFrom(KvStorage other) {
     return false;

@@ -3,13 +3,16 @@ package dev.halcyon.engine.executor;
 import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.backend.KvRange;
 import dev.halcyon.engine.backend.KvStorage;
+import dev.halcyon.engine.transfer.KvPiece;
 import dev.halcyon.engine.transfer.KvView;
+import java.nio.ByteBuffer;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 
 /**
- * A pinned prompt in its engine's cache. The thread of the engine that receives it copies, one part
- * at a time, and holds a lock meanwhile; whoever ends the view waits for that part, which is short
- * and waits for nobody. So blocks are never freed, nor the cache closed, under a copy.
+ * A pinned prompt in its engine's cache. Other threads copy from it, one part at a time, and hold a
+ * lock meanwhile: the one of the engine that receives it, or a transport's. Whoever ends the view
+ * waits for that part, which is short and waits for nobody. So blocks are never freed, nor the
+ * cache closed, under a copy.
  */
 final class CacheView implements KvView {
 
@@ -45,12 +48,32 @@ final class CacheView implements KvView {
    * @throws KvTransferException if the view has ended
    */
   void copyTo(KvStorage target, int[] targetBlocks, KvRange range) {
+    use(() -> target.copyTokens(storage, blocks, targetBlocks, range));
+  }
+
+  /**
+   * Writes a piece out of the cache.
+   *
+   * @throws KvTransferException if the view has ended
+   */
+  void export(KvPiece piece, ByteBuffer to) {
+    use(
+        () -> {
+          if (piece.stored()) {
+            storage.exportStored(piece.layer(), blocks, piece.firstToken(), piece.count(), to);
+          } else {
+            storage.exportTokens(piece.layer(), blocks, piece.firstToken(), piece.count(), to);
+          }
+        });
+  }
+
+  private void use(Runnable copy) {
     lock.readLock().lock();
     try {
       if (ended != null) {
         throw new KvTransferException(ended.reason(), ended.getMessage(), ended);
       }
-      target.copyTokens(storage, blocks, targetBlocks, range);
+      copy.run();
       lastUse = System.nanoTime();
     } finally {
       lock.readLock().unlock();

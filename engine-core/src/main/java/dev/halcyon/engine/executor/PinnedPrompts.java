@@ -3,7 +3,6 @@ package dev.halcyon.engine.executor;
 import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.KvTransferException.Reason;
-import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.kvcache.BlockTable;
 import dev.halcyon.engine.kvcache.KvCacheManager;
 import dev.halcyon.engine.transfer.KvManifest;
@@ -90,7 +89,7 @@ final class PinnedPrompts {
   long reap(long now) {
     long soonest = Long.MAX_VALUE;
     for (Pin pin : List.copyOf(pins.values())) {
-      long left = parts.timeoutNanos() - (now - pin.lastProgress());
+      long left = parts.timeoutNanos() - (now - pin.view.lastUse());
       if (left <= 0) {
         LOG.warn(
             "The prompt of request {} was not fetched in time; its KV blocks are free again",
@@ -117,23 +116,15 @@ final class PinnedPrompts {
     private final KvManifest manifest;
     private final CacheView view;
     private KvOffer offer;
-    private long lastProgress;
 
-    /**
-     * Null as long as it is on offer. Tasks on other threads read it once the mailbox is closed.
-     */
-    private volatile KvTransferException ended;
+    /** Null as long as it is on offer. */
+    private KvTransferException ended;
 
     Pin(RequestHandle handle, BlockTable table, KvManifest manifest, long now) {
       this.handle = handle;
       this.table = table;
       this.manifest = manifest;
-      this.lastProgress = now;
       this.view = new CacheView(parts.storage(), Arrays.copyOf(table.blocks(), table.size()), now);
-    }
-
-    long lastProgress() {
-      return Math.max(lastProgress, view.lastUse());
     }
 
     @Override
@@ -142,31 +133,29 @@ final class PinnedPrompts {
     }
 
     @Override
+    public String order() {
+      return parts.storage().storedOrder();
+    }
+
+    @Override
     public void read(KvPiece piece, ByteBuffer to, Consumer<KvTransferException> done) {
       piece.requireWithin(manifest);
       if (to.remaining() < piece.bytes(manifest.layout())) {
         throw new IllegalArgumentException("to has no room for " + piece);
       }
-      copy(
-          storage ->
-              storage.exportTokens(
-                  piece.layer(), table.blocks(), piece.firstToken(), piece.count(), to),
-          done);
-    }
-
-    /** Has the executor's thread copy, and say what came of it. */
-    private void copy(Consumer<KvStorage> copy, Consumer<KvTransferException> done) {
-      mailbox.post(() -> done.accept(export(copy)));
-    }
-
-    private KvTransferException export(Consumer<KvStorage> copy) {
-      if (ended != null) {
-        return ended;
+      if (parts.storage().exportsOnAnyThread()) {
+        done.accept(export(piece, to));
+      } else {
+        mailbox.post(() -> done.accept(export(piece, to)));
       }
+    }
+
+    private KvTransferException export(KvPiece piece, ByteBuffer to) {
       try {
-        copy.accept(parts.storage());
-        lastProgress = System.nanoTime();
+        view.export(piece, to);
         return null;
+      } catch (KvTransferException e) {
+        return e;
       } catch (RuntimeException e) {
         return new KvTransferException(
             Reason.PEER_LOST, "Keys and values can't be read: " + e.getMessage(), e);

@@ -153,18 +153,18 @@ final class ReceivedPrompts {
     }
 
     @Override
+    public String order() {
+      return parts.storage().storedOrder();
+    }
+
+    @Override
     public void write(KvPiece piece, ByteBuffer from, Consumer<KvTransferException> done) {
       requireWanted(piece);
       if (from.remaining() != piece.bytes(manifest.layout())) {
         throw new IllegalArgumentException(
             piece + " of " + from.remaining() + " bytes is not what is wanted");
       }
-      copy(
-          piece,
-          storage ->
-              storage.importTokens(
-                  piece.layer(), table.blocks(), piece.firstToken(), piece.count(), from),
-          done);
+      copy(piece, storage -> importTo(storage, piece, from), done);
     }
 
     @Override
@@ -197,6 +197,15 @@ final class ReceivedPrompts {
         done.accept(error);
       } else {
         mailbox.post(() -> copyNext(view, all, next, done));
+      }
+    }
+
+    private void importTo(KvStorage storage, KvPiece piece, ByteBuffer from) {
+      int[] blocks = table.blocks();
+      if (piece.stored()) {
+        storage.importStored(piece.layer(), blocks, piece.firstToken(), piece.count(), from);
+      } else {
+        storage.importTokens(piece.layer(), blocks, piece.firstToken(), piece.count(), from);
       }
     }
 

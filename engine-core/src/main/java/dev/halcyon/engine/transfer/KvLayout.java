@@ -6,7 +6,8 @@ import dev.halcyon.engine.KvTransferException.Reason;
 /**
  * What two engines must have in common for one to go on with the other's keys and values. Their
  * block sizes and the layouts of their caches are their own: on the way, a layer's tokens lie as
- * [keys or values, token, head, headDim], little-endian.
+ * [keys or values, token, head, headDim], little-endian, or as in both caches where those are
+ * alike.
  *
  * @param model a fingerprint of the checkpoint
  * @param dtype the element type of keys and values, such as "BF16"

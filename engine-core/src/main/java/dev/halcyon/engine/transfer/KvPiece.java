@@ -6,8 +6,20 @@ package dev.halcyon.engine.transfer;
  * @param layer from 0
  * @param firstToken position in the prompt
  * @param count at least 1
+ * @param stored whether it lies in the order that both caches have, not as [keys or values, token,
+ *     head, headDim]
  */
-public record KvPiece(int layer, int firstToken, int count) {
+public record KvPiece(int layer, int firstToken, int count, boolean stored) {
+
+  /** A piece as [keys or values, token, head, headDim]. */
+  public KvPiece(int layer, int firstToken, int count) {
+    this(layer, firstToken, count, false);
+  }
+
+  /** The same tokens in the order that both caches have. */
+  public KvPiece asStored() {
+    return new KvPiece(layer, firstToken, count, true);
+  }
 
   /**
    * Requires that the piece lies within a prompt.

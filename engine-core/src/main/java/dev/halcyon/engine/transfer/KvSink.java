@@ -16,6 +16,11 @@ public interface KvSink {
   /** The first token that is wanted; those before are in the engine's cache already. */
   int firstToken();
 
+  /** The order in which stored pieces are understood here, as in {@link KvSource#order}. */
+  default String order() {
+    return null;
+  }
+
   /**
    * Hands a piece over. The engine copies it between two steps of its own; one that comes too late
    * is ignored.

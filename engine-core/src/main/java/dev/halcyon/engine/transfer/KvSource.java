@@ -14,10 +14,21 @@ public interface KvSource {
   KvManifest manifest();
 
   /**
-   * Asks for a piece. The engine copies it between two steps of its own.
+   * Names the order in which the engine's cache holds keys and values, for pieces that are
+   * {@linkplain KvPiece#stored stored}: to be asked for by nobody but whose sink has the same.
    *
-   * @param to written from its position on, as [keys or values, token, head, headDim]; the
-   *     transport's again once {@code done} is called
+   * @return null if there are no such pieces
+   */
+  default String order() {
+    return null;
+  }
+
+  /**
+   * Asks for a piece. The engine copies it between two steps of its own, or this call does where
+   * the cache allows that.
+   *
+   * @param to written from its position on, as [keys or values, token, head, headDim] or as they
+   *     are stored; the transport's again once {@code done} is called
    * @param done called exactly once, with null or why there is no piece, on any thread; must not
    *     block
    * @throws IllegalArgumentException if the prompt has no such piece, or {@code to} no room

@@ -119,6 +119,39 @@ public abstract class KvTransferContractTest {
     }
   }
 
+  /** In a cache's own order, for backends that have one: whole blocks and parts of them. */
+  @ParameterizedTest
+  @CsvSource({"1", "4", "16", "32"})
+  void tokensGoOverAsTheyAreStored(int blockSize) {
+    int[] source = scattered(blockSize);
+    int[] target = reversed(source.length);
+    try (KvStorage a = written(blockSize, source);
+        KvStorage b = backend.allocateKv(shape(blockSize));
+        KvStorage other = backend.allocateKv(shape(blockSize * 2))) {
+      assumeThat(a.storedOrder()).as("an order").isNotNull();
+      assertThat(b.storedOrder()).isEqualTo(a.storedOrder());
+      assertThat(other.storedOrder()).isNotEqualTo(a.storedOrder());
+      for (int layer = 0; layer < LAYERS; layer++) {
+        for (int[] range : new int[][] {{13, 8}, {0, 5}, {5, 8}}) {
+          ByteBuffer wire = ByteBuffer.allocateDirect(bytes(range[1]) + 4).position(4);
+          a.exportStored(layer, source, range[0], range[1], wire);
+          assertThat(wire.hasRemaining()).isFalse();
+          b.importStored(layer, target, range[0], range[1], wire.position(4));
+          assertThat(wire.hasRemaining()).isFalse();
+        }
+        requireWire(exported(b, layer, target, 0, TOKENS), layer, 0, TOKENS);
+        // Two tokens anew, out of a block or two: the others stay.
+        ByteBuffer zeros = ByteBuffer.allocate(bytes(2));
+        b.importStored(layer, target, 7, 2, zeros);
+        requireWire(exported(b, layer, target, 0, 7), layer, 0, 7);
+        assertThat(exported(b, layer, target, 7, 2)).isEqualTo(ByteBuffer.allocate(bytes(2)));
+        requireWire(exported(b, layer, target, 9, TOKENS - 9), layer, 9, TOKENS - 9);
+      }
+      assertThatThrownBy(() -> a.exportStored(0, source, 0, 2, ByteBuffer.allocate(bytes(2) - 1)))
+          .isInstanceOf(IllegalArgumentException.class);
+    }
+  }
+
   /** Straight from the cache of another engine, for backends that can. */
   @ParameterizedTest
   @CsvSource({"16, 16", "4, 4", "4, 16", "16, 4", "1, 32", "32, 1", "8, 8"})

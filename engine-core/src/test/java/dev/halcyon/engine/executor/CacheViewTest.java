@@ -9,6 +9,8 @@ import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.backend.KvRange;
 import dev.halcyon.engine.backend.KvShape;
 import dev.halcyon.engine.backend.KvStorage;
+import dev.halcyon.engine.transfer.KvPiece;
+import java.nio.ByteBuffer;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -100,6 +102,16 @@ class CacheViewTest {
     assertThat(view.lastUse()).isZero();
     copy();
     assertThat(view.lastUse() - before).isNotNegative();
+  }
+
+  @Test
+  void piecesAreNotReadAfterTheEndEither() {
+    view.end(WHY);
+    KvTransferException refused =
+        catchThrowableOfType(
+            KvTransferException.class,
+            () -> view.export(new KvPiece(0, 0, 1), ByteBuffer.allocate(8)));
+    assertThat(refused.reason()).isEqualTo(Reason.CANCELLED);
   }
 
   private void copy() {

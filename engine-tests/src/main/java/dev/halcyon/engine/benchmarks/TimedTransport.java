@@ -61,6 +61,11 @@ final class TimedTransport implements KvTransport {
     }
 
     @Override
+    public String order() {
+      return sink.order();
+    }
+
+    @Override
     public int firstToken() {
       return sink.firstToken();
     }

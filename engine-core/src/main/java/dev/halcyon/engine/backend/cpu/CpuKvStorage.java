@@ -26,6 +26,7 @@ final class CpuKvStorage implements KvStorage {
   private final int buffersPerLayer;
   private final int blockFloats;
   private final List<CpuBuffer> buffers = new ArrayList<>();
+  private final StoredRuns stored = new StoredRuns(this);
   private boolean closed;
 
   /**
@@ -123,6 +124,40 @@ final class CpuKvStorage implements KvStorage {
   @Override
   public void importTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer from) {
     copyRuns(this::importRun, layer, blocks, firstToken, count, from);
+  }
+
+  @Override
+  public boolean exportsOnAnyThread() {
+    return true;
+  }
+
+  @Override
+  public String storedOrder() {
+    return "cpu-f32-keys-by-dimension/" + shape.blockSize();
+  }
+
+  @Override
+  public void exportStored(int layer, int[] blocks, int firstToken, int count, ByteBuffer to) {
+    copyRuns(
+        (l, block, first, run, wire, at, total) ->
+            stored.exportRun(l, block, first, run, wire, at * 2 * rowFloats()),
+        layer,
+        blocks,
+        firstToken,
+        count,
+        to);
+  }
+
+  @Override
+  public void importStored(int layer, int[] blocks, int firstToken, int count, ByteBuffer from) {
+    copyRuns(
+        (l, block, first, run, wire, at, total) ->
+            stored.importRun(l, block, first, run, wire, at * 2 * rowFloats()),
+        layer,
+        blocks,
+        firstToken,
+        count,
+        from);
   }
 
   /** Copies tokens of one block. */

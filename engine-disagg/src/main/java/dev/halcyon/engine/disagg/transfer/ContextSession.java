@@ -121,6 +121,7 @@ final class ContextSession implements KvSession {
   private void open(UUID id, NetworkOffer offer, ByteBuf frame) {
     try {
       int firstToken = frame.readInt();
+      String order = KvFrames.readOrder(frame);
       KvManifest wanted = KvFrames.readManifest(frame);
       if (offer == null || offer.isFetched()) {
         throw new KvTransferException(
@@ -131,7 +132,7 @@ final class ContextSession implements KvSession {
       if (firstToken < 0 || firstToken >= wanted.tokens()) {
         throw new IllegalArgumentException("first token " + firstToken);
       }
-      if (!offer.claim(connection)) {
+      if (!offer.claim(connection, order)) {
         throw new KvTransferException(Reason.UNKNOWN, "The prompt is being fetched by another");
       }
     } catch (KvTransferException e) {

@@ -160,7 +160,7 @@ public final class InProcessTransport implements KvTransport {
               pull.failed(error);
               end(error, true, false);
             } else {
-              pull.arrived(number, bytes.flip(), () -> free.add(bytes));
+              pull.arrived(number, false, bytes.flip(), () -> free.add(bytes));
             }
           });
     }

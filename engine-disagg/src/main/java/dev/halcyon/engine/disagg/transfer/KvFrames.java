@@ -13,7 +13,7 @@ import java.util.UUID;
 import java.util.zip.CRC32C;
 
 /**
- * The frames of {@link TcpTransport} and {@link UcxTransport}, version 1. A frame is its type (one
+ * The frames of {@link TcpTransport} and {@link UcxTransport}, version 2. A frame is its type (one
  * byte) and its content; integers are big-endian, strings UTF-8 behind a 16-bit length.
  *
  * <pre>
@@ -22,15 +22,17 @@ import java.util.zip.CRC32C;
  * PROOF      client  proof
  * WELCOME    server
  * REFUSE     server  reason, message; then it closes
- * OPEN       client  transfer [16], first token (int32), manifest
+ * OPEN       client  transfer [16], first token (int32), order (string, empty for none), manifest
  * READ       client  transfer [16], number, layer, first token, count (int32 each)
- * DATA       server  transfer [16], number (int32), CRC-32C of the data (int32), data
+ * DATA       server  transfer [16], number (int32), stored (byte, 0 or 1), CRC-32C of the data
+ *                    (int32), data
  * DONE       client  transfer [16]
  * END        both    transfer [16], reason, message
  * </pre>
  *
- * A frame that can't be read throws {@link IllegalArgumentException} or {@link
- * IndexOutOfBoundsException}, and the connection ends.
+ * Pieces are stored where both sides have an order of the same name, and lie as [keys or values,
+ * token, head, headDim] otherwise. A frame that can't be read throws {@link
+ * IllegalArgumentException} or {@link IndexOutOfBoundsException}, and the connection ends.
  */
 final class KvFrames {
 
@@ -45,14 +47,14 @@ final class KvFrames {
   static final byte DONE = 9;
   static final byte END = 10;
 
-  static final short VERSION = 1;
+  static final short VERSION = 2;
   static final int NONCE_BYTES = 32;
 
   /** The largest frame that is not DATA. */
   static final int MAX_CONTROL_BYTES = 8192;
 
-  /** Before the data of a DATA frame: its type, transfer, number and checksum. */
-  static final int DATA_HEADER_BYTES = 1 + 16 + 4 + 4;
+  /** Before the data of a DATA frame: its type, transfer, number, order and checksum. */
+  static final int DATA_HEADER_BYTES = 1 + 16 + 4 + 1 + 4;
 
   private static final int MAGIC = 'H' << 24 | 'K' << 16 | 'V' << 8 | 'T';
   private static final int MAX_TEXT = 1024;
@@ -100,14 +102,26 @@ final class KvFrames {
     return writeError(begin(REFUSE), why);
   }
 
-  static ByteBuf open(UUID id, int firstToken, KvManifest manifest) {
+  /**
+   * Begins a transfer.
+   *
+   * @param order in which stored pieces are understood, or null
+   */
+  static ByteBuf open(UUID id, int firstToken, String order, KvManifest manifest) {
     KvLayout layout = manifest.layout();
     ByteBuf out = writeId(begin(OPEN), id).writeInt(firstToken);
+    writeText(out, order == null ? "" : order);
     writeText(out, layout.model());
     writeText(out, layout.dtype());
     out.writeInt(layout.elementBytes()).writeInt(layout.layers()).writeInt(layout.heads());
     out.writeInt(layout.headDim()).writeInt(layout.ranks()).writeInt(manifest.tokens());
     return writeText(out, manifest.promptDigest());
+  }
+
+  /** Null where there is none. */
+  static String readOrder(ByteBuf frame) {
+    String order = readText(frame);
+    return order.isEmpty() ? null : order;
   }
 
   static KvManifest readManifest(ByteBuf frame) {
@@ -138,12 +152,13 @@ final class KvFrames {
   /** Writes what stands before the data of a DATA frame, its type included. */
   static ByteBuf writePieceHeader(ByteBuf out, PieceHeader header) {
     writeId(out.writeByte(DATA), header.transfer());
-    return out.writeInt(header.number()).writeInt(header.checksum());
+    out.writeInt(header.number()).writeBoolean(header.stored());
+    return out.writeInt(header.checksum());
   }
 
   /** Reads what stands before the data, behind the type. */
   static PieceHeader readPieceHeader(ByteBuf frame) {
-    return new PieceHeader(readId(frame), frame.readInt(), frame.readInt());
+    return new PieceHeader(readId(frame), frame.readInt(), readFlag(frame), frame.readInt());
   }
 
   static int checksum(ByteBuffer data) {
@@ -200,6 +215,14 @@ final class KvFrames {
     byte[] bytes = new byte[readLength(frame)];
     frame.readBytes(bytes);
     return new String(bytes, StandardCharsets.UTF_8);
+  }
+
+  private static boolean readFlag(ByteBuf frame) {
+    byte flag = frame.readByte();
+    if (flag != 0 && flag != 1) {
+      throw new IllegalArgumentException("a flag of " + flag);
+    }
+    return flag == 1;
   }
 
   private static int readLength(ByteBuf frame) {

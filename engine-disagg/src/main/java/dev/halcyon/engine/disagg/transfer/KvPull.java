@@ -32,6 +32,9 @@ final class KvPull implements KvFetch {
     void cancel(KvTransferException why);
   }
 
+  /** Most blocks end where positions are multiples of this; pieces that do too are whole blocks. */
+  private static final int BLOCKS_END = 64;
+
   private final KvSink sink;
   private final Link link;
   private final int window;
@@ -44,6 +47,7 @@ final class KvPull implements KvFetch {
 
   private int next;
   private int written;
+  private boolean requesting;
   private boolean ended;
 
   /**
@@ -68,6 +72,9 @@ final class KvPull implements KvFetch {
 
   private static int tokensPerPiece(KvManifest manifest, int firstToken, int pieceBytes) {
     int fitting = Math.max(1, pieceBytes / manifest.layout().tokenBytes());
+    if (fitting > BLOCKS_END) {
+      fitting -= fitting % BLOCKS_END;
+    }
     return Math.min(manifest.tokens() - firstToken, fitting);
   }
 
@@ -102,16 +109,18 @@ final class KvPull implements KvFetch {
   /**
    * A piece came.
    *
+   * @param stored whether it is in the order that both caches have
    * @param data its bytes
    * @param release called exactly once, when the bytes are no longer needed
    */
-  void arrived(int number, ByteBuffer data, Runnable release) {
+  void arrived(int number, boolean stored, ByteBuffer data, Runnable release) {
     if (!expects(number, data.remaining()) || !take(number)) {
       release.run();
       return;
     }
+    KvPiece piece = piece(number);
     sink.write(
-        piece(number),
+        stored ? piece.asStored() : piece,
         data,
         error -> {
           release.run();
@@ -165,18 +174,31 @@ final class KvPull implements KvFetch {
     }
   }
 
+  /** One thread at a time asks, so that a side that answers at once makes no deep recursion. */
   private void requestMore() {
-    List<Integer> numbers = new ArrayList<>();
     synchronized (this) {
-      // Pieces that are being written count too: their memory is in use.
-      while (!ended && next < total && next - written < window) {
-        requested.add(next);
-        numbers.add(next++);
+      if (requesting) {
+        return;
+      }
+      requesting = true;
+    }
+    for (List<Integer> numbers = nextNumbers(); !numbers.isEmpty(); numbers = nextNumbers()) {
+      for (int number : numbers) {
+        link.request(number, piece(number));
       }
     }
-    for (int number : numbers) {
-      link.request(number, piece(number));
+  }
+
+  /** What may be asked for now; if there is nothing, whoever asks has done so. */
+  private synchronized List<Integer> nextNumbers() {
+    List<Integer> numbers = new ArrayList<>();
+    // Pieces that are being written count too: their memory is in use.
+    while (!ended && next < total && next - written < window) {
+      requested.add(next);
+      numbers.add(next++);
     }
+    requesting = !numbers.isEmpty();
+    return numbers;
   }
 
   private KvPiece piece(int number) {

@@ -25,6 +25,10 @@ final class NetworkOffer implements KvOffer {
   private final KvDescriptor descriptor;
   private final Map<UUID, NetworkOffer> offers;
   private final AtomicReference<KvConnection> fetcher = new AtomicReference<>();
+
+  /** Whether pieces are sent as both caches store them; for the fetching connection's thread. */
+  private boolean stored;
+
   private final AtomicInteger inFlight = new AtomicInteger();
 
   /**
@@ -46,9 +50,17 @@ final class NetworkOffer implements KvOffer {
     return source;
   }
 
-  /** Gives it to a connection, unless another has it. */
-  boolean claim(KvConnection connection) {
-    return fetcher.compareAndSet(null, connection);
+  /**
+   * Gives it to a connection, unless another has it.
+   *
+   * @param order in which the other side understands stored pieces, or null
+   */
+  boolean claim(KvConnection connection, String order) {
+    boolean claimed = fetcher.compareAndSet(null, connection);
+    if (claimed) {
+      stored = order != null && order.equals(source.order());
+    }
+    return claimed;
   }
 
   boolean isFetchedBy(KvConnection connection) {
@@ -100,9 +112,9 @@ final class NetworkOffer implements KvOffer {
       throw new IllegalArgumentException("the peer asks for too much at once");
     }
     // The checksum is not known yet.
-    OutgoingPiece out = connection.piece(new PieceHeader(id, number, 0), (int) bytes);
+    OutgoingPiece out = connection.piece(new PieceHeader(id, number, stored, 0), (int) bytes);
     source.read(
-        piece,
+        stored ? piece.asStored() : piece,
         out.data(),
         error -> {
           if (error != null) {

@@ -161,7 +161,7 @@ final class NetworkPeer {
           return;
         }
         opened = over;
-        over.send(KvFrames.open(id, sink.firstToken(), sink.manifest()));
+        over.send(KvFrames.open(id, sink.firstToken(), sink.order(), sink.manifest()));
       }
       pull.start();
     }
@@ -174,7 +174,14 @@ final class NetworkPeer {
                 Reason.CORRUPT, "Keys and values came with a checksum that is not theirs"));
         return;
       }
-      pull.arrived(header.number(), data, release);
+      if (header.stored() && sink.order() == null) {
+        release.run();
+        pull.give(
+            new KvTransferException(
+                Reason.CORRUPT, "Keys and values came in an order that was not asked for"));
+        return;
+      }
+      pull.arrived(header.number(), header.stored(), data, release);
     }
 
     @Override

@@ -159,6 +159,10 @@ final class TcpConnection extends ChannelInboundHandlerAdapter implements KvConn
     /** The checksum is the connection's work, not the engine's, whose thread this may be. */
     @Override
     public void send(Runnable sent) {
+      if (context.executor().inEventLoop()) {
+        sendNow(sent);
+        return;
+      }
       try {
         context.executor().execute(() -> sendNow(sent));
       } catch (RejectedExecutionException e) {

@@ -22,6 +22,8 @@ final class FakeSink implements KvSink {
   private final Queue<Runnable> held = new ArrayDeque<>();
   private boolean holds;
   private int writes;
+  private int storedWrites;
+  private String order;
   private AssertionError wrong;
   private final CompletableFuture<KvTransferException> ended = new CompletableFuture<>();
 
@@ -53,6 +55,21 @@ final class FakeSink implements KvSink {
       }
       next.run();
     }
+  }
+
+  /** Understands stored pieces of such sources. */
+  FakeSink ordered(String name) {
+    order = name;
+    return this;
+  }
+
+  @Override
+  public String order() {
+    return order;
+  }
+
+  synchronized int storedWrites() {
+    return storedWrites;
   }
 
   synchronized int writes() {
@@ -91,6 +108,7 @@ final class FakeSink implements KvSink {
   public void write(KvPiece piece, ByteBuffer from, Consumer<KvTransferException> done) {
     synchronized (this) {
       writes++;
+      storedWrites += piece.stored() ? 1 : 0;
       if (holds) {
         held.add(() -> take(piece, from, done));
         return;
@@ -117,7 +135,8 @@ final class FakeSink implements KvSink {
       for (int i = 0; i < piece.count(); i++) {
         for (int b = 0; b < half; b++) {
           byte expected = FakeSource.expected(piece.layer(), kind, piece.firstToken() + i, b);
-          byte actual = from.get();
+          byte got = from.get();
+          byte actual = piece.stored() ? (byte) ~got : got;
           // Millions of bytes: an assertion for each would take seconds.
           if (actual != expected) {
             assertThat(actual).as("byte %d of %s", b, piece).isEqualTo(expected);

@@ -24,6 +24,7 @@ final class FakeSource implements KvSource {
   private final KvManifest manifest;
   private final Queue<Runnable> held = new ArrayDeque<>();
   private boolean holds;
+  private String order;
   private final CompletableFuture<String> ended = new CompletableFuture<>();
   private final CountDownLatch reading = new CountDownLatch(1);
 
@@ -33,6 +34,17 @@ final class FakeSource implements KvSource {
 
   FakeSource(KvLayout layout, int tokens) {
     this.manifest = KvManifest.of(layout, new int[tokens]);
+  }
+
+  /** Its stored pieces have every bit turned. */
+  FakeSource ordered(String name) {
+    order = name;
+    return this;
+  }
+
+  @Override
+  public String order() {
+    return order;
   }
 
   /** Answers nothing until {@link #answer}. */
@@ -83,7 +95,8 @@ final class FakeSource implements KvSource {
           for (int kind = 0; kind < 2; kind++) {
             for (int i = 0; i < piece.count(); i++) {
               for (int b = 0; b < half; b++) {
-                to.put(expected(piece.layer(), kind, piece.firstToken() + i, b));
+                byte plain = expected(piece.layer(), kind, piece.firstToken() + i, b);
+                to.put(piece.stored() ? (byte) ~plain : plain);
               }
             }
           }

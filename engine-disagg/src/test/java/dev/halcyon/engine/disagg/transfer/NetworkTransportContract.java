@@ -54,6 +54,21 @@ abstract class NetworkTransportContract extends KvTransportContract {
     }
   }
 
+  /** Pieces are sent as both sides store them, or else in the order that all understand. */
+  @ParameterizedTest
+  @CsvSource(
+      nullValues = "none",
+      value = {"a/16,a/16,true", "a/16,a/32,false", "none,a/16,false", "a/16,none,false"})
+  void piecesComeAsTheyAreStoredWhereBothSidesStoreAlike(String here, String there, boolean stored)
+      throws Exception {
+    FakeSource source = new FakeSource(1000).ordered(here);
+    FakeSink sink = new FakeSink(1000, 3).ordered(there);
+    generation.fetch(context.offer(source).descriptor(), sink);
+    assertThat(soon(sink.ended())).isNull();
+    sink.requireComplete();
+    assertThat(sink.storedWrites()).isEqualTo(stored ? sink.writes() : 0);
+  }
+
   @Test
   void aPeerThatIsNotThere() throws Exception {
     int port;

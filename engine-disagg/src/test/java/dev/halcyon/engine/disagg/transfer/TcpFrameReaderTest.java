@@ -41,6 +41,7 @@ class TcpFrameReaderTest {
     @Override
     public void data(PieceHeader header, ByteBuffer data, Runnable release) {
       assertThat(header.transfer()).isEqualTo(ID);
+      assertThat(header.stored()).isEqualTo(header.number() == 2);
       byte[] bytes = new byte[data.remaining()];
       data.get(bytes);
       for (int i = 0; i < bytes.length; i++) {
@@ -69,7 +70,8 @@ class TcpFrameReaderTest {
 
   private static ByteBuf piece(int number, int bytes) {
     ByteBuf frame =
-        KvFrames.writePieceHeader(Unpooled.buffer(), new PieceHeader(ID, number, 7 * number));
+        KvFrames.writePieceHeader(
+            Unpooled.buffer(), new PieceHeader(ID, number, number == 2, 7 * number));
     for (int i = 0; i < bytes; i++) {
       frame.writeByte(number + i);
     }
@@ -89,7 +91,7 @@ class TcpFrameReaderTest {
             // Longer than the header of a piece.
             framed(Unpooled.buffer().writeByte(KvFrames.END).writeZero(8000)),
             piece(3, 1),
-            piece(4, 9975));
+            piece(4, 9974));
     while (all.isReadable()) {
       reader.read(all.readSlice(Math.min(run, all.readableBytes())));
     }
@@ -101,9 +103,9 @@ class TcpFrameReaderTest {
             "piece 2 of 3000, 14",
             "9 and 16",
             "10 and 8000",
-            "piece 4 of 9975, 28");
+            "piece 4 of 9974, 28");
     // Those that were expected are the session's until it gives them back.
-    assertThat(alloc.metric().usedDirectMemory()).isEqualTo(1 + 3000 + 9975);
+    assertThat(alloc.metric().usedDirectMemory()).isEqualTo(1 + 3000 + 9974);
     held.forEach(Runnable::run);
     assertThat(alloc.metric().usedDirectMemory()).isZero();
   }

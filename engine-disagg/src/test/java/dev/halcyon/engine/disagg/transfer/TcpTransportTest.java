@@ -82,7 +82,7 @@ class TcpTransportTest extends NetworkTransportContract {
       assertThat(frame[0]).isEqualTo(KvFrames.REFUSE);
       assertThat(new String(frame, StandardCharsets.UTF_8))
           .contains("REFUSED")
-          .contains("protocol version differs: 1 where")
+          .contains("protocol version differs: 2 where")
           .contains("7 where it is to be");
       assertThat(in.read()).isEqualTo(-1);
     }
@@ -128,6 +128,29 @@ class TcpTransportTest extends NetworkTransportContract {
       assertThat(soon(source.ended())).isEqualTo("CORRUPT");
       assertThat(sink.writes()).isZero();
       assertThat(server.openTransfers()).isZero();
+    }
+  }
+
+  /** The flag stands behind type, transfer and number; 2 is none. */
+  @ParameterizedTest
+  @ValueSource(bytes = {1, 2})
+  void anOrderThatWasNotAskedForIsNotTaken(byte flag) throws Exception {
+    try (FrameProxy proxy = new FrameProxy();
+        TcpTransport server = behind(proxy)) {
+      proxy.transform(
+          frame -> {
+            if (frame[0] == KvFrames.DATA) {
+              frame[1 + 16 + 4] = flag;
+            }
+            return List.of(frame);
+          });
+      FakeSource source = new FakeSource(50).ordered("a/16");
+      FakeSink sink = new FakeSink(50, 0);
+      generation.fetch(server.offer(source).descriptor(), sink);
+      assertThat(soon(sink.ended()).reason())
+          .isEqualTo(flag == 1 ? Reason.CORRUPT : Reason.PEER_LOST);
+      soon(source.ended());
+      assertThat(sink.writes()).isZero();
     }
   }
 

@@ -37,7 +37,7 @@ class UcxPeerTest {
       byte[] refusal = client.session.frames.poll(10, TimeUnit.SECONDS);
       assertThat(refusal[0]).isEqualTo(KvFrames.REFUSE);
       assertThat(new String(refusal, StandardCharsets.US_ASCII))
-          .contains("protocol version differs: 1")
+          .contains("protocol version differs: 2")
           .contains("7 where it is to be continued");
     }
   }
@@ -88,7 +88,7 @@ class UcxPeerTest {
       KvConnection connection = soon(client.session.opened);
       CompletableFuture<Void> sent = new CompletableFuture<>();
       connection
-          .piece(new PieceHeader(UUID.randomUUID(), 0, 0), 1 << 20)
+          .piece(new PieceHeader(UUID.randomUUID(), 0, false, 0), 1 << 20)
           .send(() -> sent.complete(null));
       soon(sent);
       assertThat(server.buffersInUse()).isZero();
