@@ -17,7 +17,7 @@ import java.util.function.Function;
 final class SplitMeasurement {
 
   /** Transfers of one prompt, those included that warm up: the code needs some to be compiled. */
-  private static final int TRANSFERS = 40;
+  private static final int TRANSFERS = 80;
 
   private final Engine prefill;
   private final Engine decode;
