@@ -116,6 +116,13 @@ public final class ServeCommand implements Callable<Integer> {
     private int logitsBytes = 64 << 20;
 
     @Option(
+        names = "--max-in-flight-logits-bytes",
+        paramLabel = "N",
+        description =
+            "The same of all requests together. Default: a sixteenth of the heap's limit.")
+    private Long inFlightLogitsBytes;
+
+    @Option(
         names = "--max-queued",
         paramLabel = "N",
         description =
@@ -324,7 +331,9 @@ public final class ServeCommand implements Callable<Integer> {
   }
 
   private HttpOptions options() throws IOException {
-    return HttpOptions.builder()
+    HttpOptions.Builder options = HttpOptions.builder();
+    ifGiven(limits.inFlightLogitsBytes, options::maxInFlightLogitsBytes);
+    return options
         .host(listening.host)
         .port(listening.port)
         .modelName(listening.modelName)
@@ -363,7 +372,7 @@ public final class ServeCommand implements Callable<Integer> {
     }
   }
 
-  private static void ifGiven(Integer value, Consumer<Integer> setter) {
+  private static <T> void ifGiven(T value, Consumer<T> setter) {
     if (value != null) {
       setter.accept(value);
     }

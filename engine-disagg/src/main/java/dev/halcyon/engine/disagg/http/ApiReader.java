@@ -35,6 +35,8 @@ final class ApiReader {
   private final CompletionParser completions;
   private final ChatParser chats;
   private final LogprobsWriter logprobs;
+  private final long maxLogitsBytes;
+  private final LogitsRoom room;
 
   ApiReader(Engine engine, HttpOptions options, String modelName) {
     this.engine = engine;
@@ -42,24 +44,26 @@ final class ApiReader {
     this.completions = new CompletionParser(engine, options);
     this.chats = new ChatParser(engine, options);
     this.logprobs = new LogprobsWriter(new TokenTexts(engine));
+    this.maxLogitsBytes = Math.min(options.maxLogitsBytes(), options.maxInFlightLogitsBytes());
+    this.room = new LogitsRoom(options.maxInFlightLogitsBytes());
   }
 
   /**
-   * @throws ApiException if something in it is wrong or not supported
+   * @throws ApiException if something in it is wrong or not supported, or has no room
    */
   Body read(Call call, Api api) {
     engine.requireOpen();
-    return read(Json.parseObject(call.body()), api);
+    return read(call, Json.parseObject(call.body()), api);
   }
 
   /** Reads a body of either kind: chats have messages. */
   Body read(Call call) {
     engine.requireOpen();
     ObjectNode json = Json.parseObject(call.body());
-    return read(json, json.hasNonNull("messages") ? Api.CHAT : Api.COMPLETIONS);
+    return read(call, json, json.hasNonNull("messages") ? Api.CHAT : Api.COMPLETIONS);
   }
 
-  private Body read(ObjectNode json, Api api) {
+  private Body read(Call call, ObjectNode json, Api api) {
     Fields fields = new Fields(json, "");
     String model = fields.text("model");
     if (model != null && !model.equals(modelName)) {
@@ -67,6 +71,7 @@ final class ApiReader {
     }
     JsonNode split = fields.take(SplitFields.NAME);
     ApiRequest request = api == Api.CHAT ? chats.parse(fields) : completions.parse(fields);
+    room.take(call, LogitsFields.bytes(request, engine, maxLogitsBytes));
     return new Body(api, json, request, split);
   }
 

@@ -50,22 +50,19 @@ final class ChatParser {
     fields.refuseOthers();
     SamplingParams params = builder.build();
     params.requireFits(engine.vocabSize());
-    ApiRequest request =
-        new ApiRequest(
-            List.of(new Prompt(promptIds(messages, params), null)),
-            params,
-            cacheSalt,
-            priority == null ? 0 : priority,
-            stream,
-            streamUsage,
-            false,
-            false,
-            top,
-            promptTop,
-            tokenIds,
-            logitsType);
-    LogitsFields.requireBounded(request, engine, options.maxLogitsBytes());
-    return request;
+    return new ApiRequest(
+        List.of(new Prompt(promptIds(messages, params), null)),
+        params,
+        cacheSalt,
+        priority == null ? 0 : priority,
+        stream,
+        streamUsage,
+        false,
+        false,
+        top,
+        promptTop,
+        tokenIds,
+        logitsType);
   }
 
   /** By either name; as much as there is room for, if it is left out. */

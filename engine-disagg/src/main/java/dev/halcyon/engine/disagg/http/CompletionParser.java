@@ -51,22 +51,19 @@ final class CompletionParser {
     refuseOtherBestOf(fields, params.n());
     fields.refuseOthers();
     params.requireFits(engine.vocabSize());
-    ApiRequest request =
-        new ApiRequest(
-            prompts(prompt, params.truncatePromptTokens(), echo),
-            params,
-            cacheSalt,
-            priority == null ? 0 : priority,
-            stream,
-            streamUsage,
-            echo,
-            promptOnly,
-            top,
-            promptTop,
-            tokenIds,
-            logitsType);
-    LogitsFields.requireBounded(request, engine, options.maxLogitsBytes());
-    return request;
+    return new ApiRequest(
+        prompts(prompt, params.truncatePromptTokens(), echo),
+        params,
+        cacheSalt,
+        priority == null ? 0 : priority,
+        stream,
+        streamUsage,
+        echo,
+        promptOnly,
+        top,
+        promptTop,
+        tokenIds,
+        logitsType);
   }
 
   private static Integer larger(Integer a, Integer b) {

@@ -19,6 +19,9 @@ import java.util.Objects;
  *     20
  * @param maxLogitsBytes bytes, as float32, of the logits that a request may ask for. Default: 64
  *     MiB
+ * @param maxInFlightLogitsBytes the same of all requests together, until their answers have been
+ *     sent. An answer takes up to ten times its logits' bytes of the heap while it is written.
+ *     Default: a sixteenth of the heap's limit
  * @param split the part that the server has in split requests. Default: null, none
  * @param requestTimeout how long a request may run. Default: 10 minutes
  */
@@ -28,6 +31,7 @@ public record HttpOptions(
     int maxPrompts,
     int maxLogprobs,
     int maxLogitsBytes,
+    long maxInFlightLogitsBytes,
     SplitOptions split,
     Duration requestTimeout) {
 
@@ -36,6 +40,10 @@ public record HttpOptions(
     Checks.atLeast(1, maxPrompts, "maxPrompts");
     Checks.atLeast(0, maxLogprobs, "maxLogprobs");
     Checks.atLeast(0, maxLogitsBytes, "maxLogitsBytes");
+    if (maxInFlightLogitsBytes < 0) {
+      throw new IllegalArgumentException(
+          "maxInFlightLogitsBytes is " + maxInFlightLogitsBytes + ", expected 0 or more");
+    }
     Checks.positive(requestTimeout, "requestTimeout");
   }
 
@@ -64,6 +72,7 @@ public record HttpOptions(
     private int maxPrompts = 128;
     private int maxLogprobs = 20;
     private int maxLogitsBytes = 64 << 20;
+    private long maxInFlightLogitsBytes = Runtime.getRuntime().maxMemory() / 16;
     private SplitOptions split;
     private Duration requestTimeout = Duration.ofMinutes(10);
 
@@ -125,6 +134,11 @@ public record HttpOptions(
       return this;
     }
 
+    public Builder maxInFlightLogitsBytes(long value) {
+      maxInFlightLogitsBytes = value;
+      return this;
+    }
+
     public Builder split(SplitOptions value) {
       split = value;
       return this;
@@ -170,6 +184,7 @@ public record HttpOptions(
           maxPrompts,
           maxLogprobs,
           maxLogitsBytes,
+          maxInFlightLogitsBytes,
           split,
           requestTimeout);
     }

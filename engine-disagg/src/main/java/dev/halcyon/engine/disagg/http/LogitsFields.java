@@ -36,8 +36,12 @@ final class LogitsFields {
     return type;
   }
 
-  /** Refuses a request whose logits could be more than the server allows, counted as float32. */
-  static void requireBounded(ApiRequest request, Engine engine, long maxBytes) {
+  /**
+   * How many bytes, as float32, the logits of a request may come to.
+   *
+   * @throws ApiException if that is more than the server allows
+   */
+  static long bytes(ApiRequest request, Engine engine, long maxBytes) {
     SamplingParams params = request.params();
     long context = 0;
     long generated = 0;
@@ -57,6 +61,7 @@ final class LogitsFields {
                   + " float32; this server allows %d",
               field, context, generated, bytes, maxBytes));
     }
+    return bytes;
   }
 
   /** Adds a choice's own logits, if they are wanted; null where there are no tokens. */

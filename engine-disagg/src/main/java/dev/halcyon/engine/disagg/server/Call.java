@@ -38,7 +38,9 @@ public final class Call {
   private boolean ended;
   private boolean gone;
   private int status;
+  private boolean over;
   private Runnable whenGone = () -> {};
+  private Runnable whenOver = () -> {};
   private EventStream events;
   private boolean inEvents;
   private boolean betweenEvents = true;
@@ -110,6 +112,17 @@ public final class Call {
         () -> {
           whenGone = action;
           if (gone) {
+            action.run();
+          }
+        });
+  }
+
+  /** Runs {@code action} once the client has the whole answer, or will have no more of it. */
+  public void onOver(Runnable action) {
+    onLoop(
+        () -> {
+          whenOver = action;
+          if (over) {
             action.run();
           }
         });
@@ -214,6 +227,15 @@ public final class Call {
       gone = true;
       stopEvents();
       whenGone.run();
+      markOver();
+    }
+  }
+
+  /** Nothing of the answer is left to be written. */
+  void markOver() {
+    if (!over) {
+      over = true;
+      whenOver.run();
     }
   }
 

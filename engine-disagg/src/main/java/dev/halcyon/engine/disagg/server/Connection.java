@@ -293,7 +293,9 @@ final class Connection extends ChannelInboundHandlerAdapter {
   void writeLast(LastHttpContent part, Call ended) {
     boolean closes = closesAfter();
     service.callEnded(ended, false);
-    write(part, () -> answered(closes));
+    ChannelFuture written = channel.writeAndFlush(part);
+    written.addListener(done -> ended.markOver()); // written, or given up with the connection
+    track(written, () -> answered(closes));
   }
 
   /** Lets the client see that an answer is not whole. */

@@ -10,6 +10,8 @@ import dev.halcyon.engine.LogitsView;
 import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.disagg.codec.LogitsCodec;
 import dev.halcyon.engine.disagg.codec.LogitsTensor;
+import java.io.IOException;
+import java.net.Socket;
 import java.net.http.HttpResponse;
 import java.util.ArrayList;
 import java.util.List;
@@ -156,6 +158,44 @@ class HttpLogitsTest {
                 + " \"return_generation_logits\": true}");
     assertThat(stopped.at("/choices/0/text").textValue()).isEmpty();
     assertThat(stopped.at("/choices/0/generation_logits").isNull()).isTrue();
+  }
+
+  @Test
+  void answersShareRoomUntilTheyAreSent() throws IOException {
+    // Room for 10 rows; the prompt has 5 tokens.
+    long bytes = 10L * engine.vocabSize() * Float.BYTES;
+    HttpOptions options = TestServer.options().maxInFlightLogitsBytes(bytes).build();
+    String five =
+        "{\"prompt\": \"Once upon a time\", \"return_context_logits\": true, \"temperature\": 0,"
+            + " \"ignore_eos\": true, \"max_tokens\": ";
+    String slow = five + "1000, \"n\": 8, \"stream\": true}";
+    try (TestServer small = new TestServer(engine, options)) {
+      for (int i = 0; i < 3; i++) {
+        small.answer(PATH, five + "1}");
+        small.events(PATH, five + "1, \"stream\": true}");
+      }
+      try (Socket one = small.socket();
+          Socket two = small.socket()) {
+        for (Socket each : List.of(one, two)) {
+          TestServer.write(each, TestServer.httpPost(PATH, slow));
+          assertThat(each.getInputStream().read()).as("its answer has begun").isEqualTo('H');
+        }
+        HttpResponse<String> third = small.post(PATH, five + "1}");
+        assertThat(third.statusCode()).isEqualTo(503);
+        assertThat(third.headers().firstValue("retry-after")).contains("1");
+        assertThat(TestServer.json(third.body()).at("/error/code").textValue())
+            .isEqualTo("out_of_memory");
+        small.answer(PATH, "{\"prompt\": \"Once\", \"max_tokens\": 2}"); // needs no room
+      }
+      // Both clients left.
+      TestServer.await("there is room", () -> small.post(PATH, five + "1}").statusCode() == 200);
+      HttpResponse<String> never =
+          small.post(PATH, five + "6, \"return_generation_logits\": true}");
+      assertThat(never.statusCode()).isEqualTo(400);
+      assertThat(TestServer.json(never.body()).at("/error/param").textValue())
+          .isEqualTo("return_generation_logits");
+      small.awaitIdle();
+    }
   }
 
   @ParameterizedTest
