@@ -44,15 +44,13 @@ class ServeCommandTest {
   void servesUntilItIsStopped(@TempDir Path directory) throws Exception {
     Path keyFile = Files.writeString(directory.resolve("key"), "from-a-file\n");
     CompletableFuture<Integer> code =
-        CompletableFuture.supplyAsync(
-            () ->
-                run(
-                    Map.of("HALCYON_API_KEY", "from-the-environment"),
-                    "--port=0",
-                    "--model-name=stories",
-                    "--api-key-file=" + keyFile,
-                    "--backend=cpu",
-                    "--threads=2"));
+        start(
+            Map.of("HALCYON_API_KEY", "from-the-environment"),
+            service,
+            "--model-name=stories",
+            "--api-key-file=" + keyFile,
+            "--backend=cpu",
+            "--threads=2");
     String url = service.get(60, TimeUnit.SECONDS);
     assertThat(url).startsWith("http://127.0.0.1:");
     HttpRequest.Builder request =
@@ -78,29 +76,21 @@ class ServeCommandTest {
     Path token = Files.writeString(directory.resolve("token"), "secret\n");
     CompletableFuture<String> prefill = new CompletableFuture<>();
     CompletableFuture<Integer> first =
-        CompletableFuture.supplyAsync(
-            () ->
-                ServeCommand.run(
-                    new PrintStream(out, true),
-                    new PrintStream(err, true),
-                    Map.of("HALCYON_API_KEY", "k", "HALCYON_KV_TOKEN", "secret"),
-                    prefill::complete,
-                    stop,
-                    "--port=0",
-                    "--role=prefill",
-                    "--kv-timeout=10",
-                    "--threads=1"));
+        start(
+            Map.of("HALCYON_API_KEY", "k", "HALCYON_KV_TOKEN", "secret"),
+            prefill,
+            "--role=prefill",
+            "--kv-timeout=10",
+            "--threads=1");
     String prefillUrl = prefill.get(60, TimeUnit.SECONDS);
     CompletableFuture<Integer> second =
-        CompletableFuture.supplyAsync(
-            () ->
-                run(
-                    Map.of("HALCYON_API_KEY", "k"),
-                    "--port=0",
-                    "--role=decode",
-                    "--kv-token-file=" + token,
-                    "--prefill=" + prefillUrl,
-                    "--threads=1"));
+        start(
+            Map.of("HALCYON_API_KEY", "k"),
+            service,
+            "--role=decode",
+            "--kv-token-file=" + token,
+            "--prefill=" + prefillUrl,
+            "--threads=1");
     String body =
         "{\"prompt\": \"Once upon a time\", \"temperature\": 0, \"stop\": \" Lily\","
             + " \"disaggregated_params\": {\"request_type\": \"generation_only\","
@@ -158,6 +148,7 @@ class ServeCommandTest {
     assertThat(err.size()).isZero();
   }
 
+  /** In a thread of its own: the common pool, which may have but one, is not for what blocks. */
   private CompletableFuture<Integer> start(
       Map<String, String> environment, CompletableFuture<String> started, String... arguments) {
     List<String> all = new ArrayList<>(List.of(arguments));
