@@ -168,7 +168,7 @@ class HttpLogitsTest {
     String five =
         "{\"prompt\": \"Once upon a time\", \"return_context_logits\": true, \"temperature\": 0,"
             + " \"ignore_eos\": true, \"max_tokens\": ";
-    String slow = five + "1000, \"n\": 8, \"stream\": true}";
+    String slow = five + "1000, \"n\": 7, \"stream\": true}";
     try (TestServer small = new TestServer(engine, options)) {
       for (int i = 0; i < 3; i++) {
         small.answer(PATH, five + "1}");
