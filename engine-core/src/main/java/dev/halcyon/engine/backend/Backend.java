@@ -134,6 +134,32 @@ public interface Backend extends LogitsDevice, AutoCloseable {
   void linear(DeviceBuffer x, int rows, Matrix weight, Matrix bias, DeviceBuffer out);
 
   /**
+   * Whether {@link #linearTile} and {@link #boundLinear} take these weights. By default no weights
+   * are.
+   */
+  default boolean takesTiles(Matrix weight) {
+    return false;
+  }
+
+  /** As {@link #linear} without bias, for {@code columns} outputs from {@code firstColumn} on. */
+  default void linearTile(
+      DeviceBuffer x, int rows, Matrix weight, int firstColumn, int columns, DeviceBuffer out) {
+    throw new UnsupportedOperationException(name() + " makes no tiles of " + weight);
+  }
+
+  /**
+   * Bounds one output of {@link #linear} for each row, see {@link
+   * dev.halcyon.engine.logits.TiledHead#bound}.
+   *
+   * @param columns which one; negative for none
+   * @param out [2, rows]
+   */
+  default void boundLinear(
+      DeviceBuffer x, int rows, Matrix weight, int[] columns, DeviceBuffer out) {
+    throw new UnsupportedOperationException(name() + " bounds no products with " + weight);
+  }
+
+  /**
    * Rotates the queries in place and writes the rotated keys and the values of packed rows to their
    * slots.
    *

@@ -7,6 +7,7 @@ import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.logits.HeadDescription;
 import dev.halcyon.engine.logits.LmHead;
 import dev.halcyon.engine.logits.LogitsType;
+import dev.halcyon.engine.logits.TiledHead;
 
 /**
  * The projection from hidden rows to logits, with the family's scale and softcap. For the rows that
@@ -79,9 +80,34 @@ public final class OutputHead implements LmHead {
   @Override
   public void project(DeviceBuffer hidden, int rows, DeviceBuffer out) {
     backend.linear(hidden, rows, projection, null, out);
+    transform(out, rows, config.vocabSize());
+  }
+
+  private void transform(DeviceBuffer logits, int rows, int cols) {
     if (config.logitScale() != 1 || config.logitSoftcap() != 0) {
-      backend.transformLogits(
-          out, rows, config.vocabSize(), config.logitScale(), config.logitSoftcap());
+      backend.transformLogits(logits, rows, cols, config.logitScale(), config.logitSoftcap());
+    }
+  }
+
+  @Override
+  public TiledHead tiled() {
+    return backend.takesTiles(projection) && config.logitScale() > 0 ? new Tiles() : null;
+  }
+
+  /** The transform rises with the logit, so that bounds stay bounds. */
+  private final class Tiles implements TiledHead {
+
+    @Override
+    public void project(
+        DeviceBuffer hidden, int rows, int firstColumn, int columns, DeviceBuffer out) {
+      backend.linearTile(hidden, rows, projection, firstColumn, columns, out);
+      transform(out, rows, columns);
+    }
+
+    @Override
+    public void bound(DeviceBuffer hidden, int rows, int[] columns, DeviceBuffer out) {
+      backend.boundLinear(hidden, rows, projection, columns, out);
+      transform(out, 2, rows);
     }
   }
 

@@ -21,6 +21,7 @@ import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.logits.HostBuffer;
 import dev.halcyon.engine.logits.LogitsType;
 import dev.halcyon.engine.logits.PromptLogprobs;
+import dev.halcyon.engine.logits.TileReduction;
 import dev.halcyon.engine.sampling.SampledToken;
 import dev.halcyon.engine.sampling.SamplingRow;
 import java.nio.FloatBuffer;
@@ -52,6 +53,10 @@ final class CudaBackend implements Backend {
   private final RopeOp rope;
   private final AttentionOp attention;
   private final ReduceOp reduce;
+
+  /** Null where activations are float32. */
+  private final TileOp tiles;
+
   private final SampleOp sampling;
   private final Owned owned;
   private int blockSize = Integer.MAX_VALUE;
@@ -85,6 +90,10 @@ final class CudaBackend implements Backend {
         own(
             new ReduceOp(
                 new RowReduction(library, launch, device.multiprocessors()), context, memory));
+    tiles =
+        activations == DType.F32
+            ? null
+            : own(new TileOp(library, launch, uploads, context, memory));
     sampling = own(new SampleOp(library, launch, logprobs, context, memory, uploads, transfers));
   }
 
@@ -295,6 +304,38 @@ final class CudaBackend implements Backend {
   }
 
   @Override
+  public boolean takesTiles(Matrix weight) {
+    return tiles != null && CudaMatrix.of(weight, "weight").resident() == activations;
+  }
+
+  @Override
+  public void linearTile(
+      DeviceBuffer x, int rows, Matrix weight, int firstColumn, int columns, DeviceBuffer out) {
+    linear(x, rows, CudaMatrix.of(weight, "weight").part(firstColumn, columns), null, out);
+  }
+
+  @Override
+  public void boundLinear(
+      DeviceBuffer x, int rows, Matrix weight, int[] columns, DeviceBuffer out) {
+    context.enter();
+    if (!takesTiles(weight)) {
+      throw new IllegalArgumentException(weight + " is not of " + activations);
+    }
+    for (int row = 0; row < rows; row++) {
+      if (columns[row] >= weight.rows()) {
+        throw new IllegalArgumentException("columns[" + row + "] = " + columns[row]);
+      }
+    }
+    long inputs = elements(rows, weight.cols());
+    tiles.bound(
+        activations(x, inputs, "x"),
+        rows,
+        CudaMatrix.of(weight, "weight"),
+        columns,
+        activations(out, 2L * rows, "out"));
+  }
+
+  @Override
   public void ropeAndWriteKv(
       DeviceBatch batch,
       DeviceBuffer qkv,
@@ -482,9 +523,44 @@ final class CudaBackend implements Backend {
   }
 
   @Override
+  public TileReduction reduceTiles(
+      LogitsType type,
+      int rows,
+      int cols,
+      PromptLogprobs out,
+      int firstEntry,
+      DeviceBuffer bounds) {
+    out.requireReducible(rows, cols, firstEntry);
+    if (tiles == null || type != logitsType(activations) || !TileOp.takes(out.topK())) {
+      return null;
+    }
+    context.enter();
+    TileOp.Reduction begun =
+        tiles.begin(rows, cols, out, firstEntry, activations(bounds, 2L * rows, "bounds"));
+    return new TileReduction() {
+      @Override
+      public void reduce(DeviceBuffer logits, int firstColumn, int columns) {
+        begun.requireNext(firstColumn, columns);
+        context.enter();
+        begun.reduce(
+            activations(logits, elements(begun.rows(), columns), "logits"), firstColumn, columns);
+      }
+
+      @Override
+      public int[] finish() {
+        context.enter();
+        return begun.finish();
+      }
+    };
+  }
+
+  @Override
   public void awaitReductions() {
     context.enter();
     reduce.await();
+    if (tiles != null) {
+      tiles.await();
+    }
   }
 
   @Override

@@ -43,6 +43,17 @@ final class CudaMatrix implements Matrix {
     return cuda;
   }
 
+  /** Some of the rows, in the same memory: not to be closed. */
+  CudaMatrix part(int firstRow, int count) {
+    if (firstRow < 0 || count < 1 || count > rows - firstRow) {
+      throw new IllegalArgumentException(
+          count + " rows from row " + firstRow + " are not all in " + this);
+    }
+    long rowBytes = (long) cols * resident.bytes();
+    CudaBuffer part = buffer.slice(firstRow * rowBytes, count * rowBytes);
+    return new CudaMatrix(name, stored, resident, count, cols, part);
+  }
+
   /** Where the elements are. */
   long address() {
     return buffer.address();

@@ -135,8 +135,8 @@ final class CudaMemory implements DeviceMemory, AutoCloseable {
     }
   }
 
-  /** Allocates memory that holds anything, for those who write all of it at once. */
-  CudaBuffer allocateUninitialized(long bytes, String purpose) {
+  @Override
+  public CudaBuffer allocateUninitialized(long bytes, String purpose) {
     if (bytes < 0) {
       throw new IllegalArgumentException(
           "bytes must not be negative, is " + bytes + ": " + purpose);

@@ -20,12 +20,14 @@ enum KernelSource {
   ATTENTION_TILED("attention_tiled.cu"),
   LOGPROBS("logprobs.cu"),
   REDUCE("reduce.cu"),
+  VOCAB_TILES("vocab_tiles.cu"),
   SAMPLING("sampling.cu");
 
   /** What sources include. */
   static final List<String> HEADERS =
       List.of(
           "halcyon.cuh",
+          "pairs.cuh",
           "softmax.cuh",
           "tensor.cuh",
           "prefill.cuh",

@@ -2,7 +2,6 @@ package dev.halcyon.engine.cuda;
 
 import dev.halcyon.engine.logits.LogitsType;
 import dev.halcyon.engine.logits.PromptLogprobs;
-import dev.halcyon.engine.logits.RankKeys;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
@@ -122,39 +121,13 @@ final class ReduceOp implements AutoCloseable {
       for (Wave wave : waves) {
         for (int row = 0; row < wave.rows(); row++) {
           int at = (int) wave.at() + row * wave.rowBytes();
-          setEntry(read, at, wave.out(), wave.firstEntry() + row);
+          RowResult.setEntry(read, at, wave.out(), wave.firstEntry() + row);
         }
       }
     } finally {
       waves.clear();
       written = 0;
     }
-  }
-
-  private static void setEntry(ByteBuffer result, int at, PromptLogprobs out, int entry) {
-    float max = result.getFloat(at + 8);
-    double logOfSum = Math.log(result.getDouble(at));
-    if (out.target(entry) == PromptLogprobs.UNKNOWN) {
-      out.setLastNormalizer(max, logOfSum);
-    } else {
-      float logprob = logprob(result.getFloat(at + 12), max, logOfSum);
-      out.setTarget(entry, logprob, out.ranked() ? result.getInt(at + 16) + 1 : 0);
-    }
-    if (out.topK() > 0) {
-      long[] keys = LogprobOps.keys(result, at);
-      int[] ids = new int[keys.length];
-      float[] values = new float[keys.length];
-      for (int i = 0; i < keys.length; i++) {
-        ids[i] = RankKeys.id(keys[i]);
-        values[i] = logprob(RankKeys.logit(keys[i]), max, logOfSum);
-      }
-      out.setTop(entry, ids, values);
-    }
-  }
-
-  /** As the host computes it. */
-  static float logprob(float logit, float max, double logOfSum) {
-    return (float) ((double) logit - max - logOfSum);
   }
 
   @Override

@@ -175,10 +175,10 @@ final class SampleOp implements AutoCloseable {
     float max = result.getFloat(at + 8);
     Map<Integer, TokenLogprobs.Entry> entries = new LinkedHashMap<>();
     for (long key : LogprobOps.keys(result, at)) {
-      float logprob = ReduceOp.logprob(RankKeys.logit(key), max, logOfSum);
+      float logprob = RowResult.logprob(RankKeys.logit(key), max, logOfSum);
       entries.put(RankKeys.id(key), new TokenLogprobs.Entry(logprob, entries.size() + 1));
     }
-    float own = ReduceOp.logprob(result.getFloat(at + 12), max, logOfSum);
+    float own = RowResult.logprob(result.getFloat(at + 12), max, logOfSum);
     entries.putIfAbsent(token, new TokenLogprobs.Entry(own, result.getInt(at + 16) + 1));
     return new TokenLogprobs(token, entries);
   }

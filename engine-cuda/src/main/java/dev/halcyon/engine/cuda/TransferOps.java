@@ -15,6 +15,8 @@ import org.bytedeco.cuda.global.cudart;
 /** Copies within the device and between it and the host. */
 final class TransferOps {
 
+  private static final int WIDENED_AT_ONCE = 4096;
+
   private final CudaContext context;
   private final Readback readback;
   private final DevicePointer source = new DevicePointer();
@@ -98,9 +100,23 @@ final class TransferOps {
         });
   }
 
+  /** Through arrays, whose loops are compiled to vectors. */
   private static void widen(ShortBuffer from, DType type, float[] to, int at) {
-    for (int i = 0; i < from.limit(); i++) {
-      to[at + i] = HalfFloats.widen(type, from.get(i));
+    short[] halves = new short[Math.min(WIDENED_AT_ONCE, from.remaining())];
+    int begin = at;
+    while (from.hasRemaining()) {
+      int count = Math.min(halves.length, from.remaining());
+      from.get(halves, 0, count);
+      if (type == DType.BF16) {
+        for (int i = 0; i < count; i++) {
+          to[begin + i] = HalfFloats.bf16(halves[i]);
+        }
+      } else {
+        for (int i = 0; i < count; i++) {
+          to[begin + i] = HalfFloats.f16(halves[i]);
+        }
+      }
+      begin += count;
     }
   }
 }

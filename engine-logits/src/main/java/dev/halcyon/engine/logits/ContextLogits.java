@@ -120,9 +120,27 @@ public final class ContextLogits implements AutoCloseable {
     scored += rows.rows();
   }
 
-  /** Waits until the logprobs of all rows that are there are set. */
+  /**
+   * Takes the next rows, which were reduced.
+   *
+   * @param last the prompt's last row if these rows end it; kept until the next token is known
+   */
+  void acceptReduced(int rows, float[] last) {
+    scored += rows;
+    if (complete()) {
+      device.awaitReductions();
+      logprobs.retainLast(last);
+    }
+  }
+
+  /** Sets the entry of a row that is yet to be accepted, the given number of rows ahead. */
+  void reduceAhead(DeviceRows row, int ahead) {
+    reduction.reduce(row, 0, 1, logprobs, scored + ahead);
+  }
+
+  /** Waits until all logprobs are set, if all rows are there. */
   void awaitLogprobs() {
-    if (logprobs != null) {
+    if (logprobs != null && complete()) {
       device.awaitReductions();
     }
   }

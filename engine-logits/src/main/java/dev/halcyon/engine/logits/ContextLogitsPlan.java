@@ -25,8 +25,8 @@ public final class ContextLogitsPlan implements AutoCloseable {
   public static final long OPTIONAL_BYTES = 48L << 20;
 
   /**
-   * The same for a head that puts out 16 bits, as on a GPU: 256 rows of 131072 entries, a product
-   * that is bound by arithmetic there and not by reading weights.
+   * The same for a head that puts out 16 bits, as on a GPU: 256 rows of 131072 entries, or a
+   * quarter of them for 1024 rows.
    */
   public static final long NARROW_OPTIONAL_BYTES = 64L << 20;
 
@@ -39,6 +39,7 @@ public final class ContextLogitsPlan implements AutoCloseable {
   private final LogitsDevice device;
   private final RankGroup ranks;
   private final ResidentWorkspace resident;
+  private final TiledProjection tiles;
   private final Set<FullLogits> onDevice = ConcurrentHashMap.newKeySet();
 
   /**
@@ -48,6 +49,15 @@ public final class ContextLogitsPlan implements AutoCloseable {
    * @throws IllegalArgumentException if what the ranks put out does not make whole rows
    */
   public ContextLogitsPlan(LmHead head, LogitsDevice device, RankGroup ranks) {
+    this(head, device, ranks, optionalBytes(head), TiledProjection.LEAST_COLUMNS);
+  }
+
+  /**
+   * @param tileBytes the most memory of a tile of the vocabulary
+   * @param leastColumns the fewest columns of one
+   */
+  ContextLogitsPlan(
+      LmHead head, LogitsDevice device, RankGroup ranks, long tileBytes, int leastColumns) {
     this.head = head;
     this.device = device;
     this.ranks = ranks;
@@ -57,6 +67,10 @@ public final class ContextLogitsPlan implements AutoCloseable {
       LOG.info("Context logits are projected whole: {}", eligibility.reason());
     }
     this.resident = new ResidentWorkspace(head, device, ranks);
+    this.tiles =
+        ranks.size() == 1 && resident.projection() != null
+            ? new TiledProjection(head, device, resident, tileBytes, leastColumns)
+            : null;
   }
 
   /**
@@ -88,6 +102,9 @@ public final class ContextLogitsPlan implements AutoCloseable {
    * @param hidden [rows, hiddenSize], whatever it holds
    */
   public void tryOut(DeviceBuffer hidden, int rows) {
+    if (tiles != null) {
+      tiles.tryOut(hidden, rows);
+    }
     try (ProjectionBuffers optional = optionalBuffers(rows)) {
       if (optional != null) {
         optional.project(hiddenRows(hidden, 0, optional.rows()), optional.rows());
@@ -171,7 +188,10 @@ public final class ContextLogitsPlan implements AutoCloseable {
     } else if (projectsInPlace(target)) {
       projectInPlace(target, chunk, rows, lastRow);
     } else {
-      projectInChunks(target, chunk, rows, lastRow);
+      int done = projectInTiles(target, chunk, rows, lastRow);
+      if (done < rows) {
+        projectInChunks(target, hiddenRows(chunk, done, rows - done), rows - done, lastRow);
+      }
     }
     target.awaitLogprobs();
   }
@@ -224,6 +244,20 @@ public final class ContextLogitsPlan implements AutoCloseable {
     }
   }
 
+  /** Takes as many rows as can go by tiles of the vocabulary; returns their number. */
+  private int projectInTiles(
+      ContextLogits target, DeviceBuffer hidden, int rows, DeviceBuffer last) {
+    int done = 0;
+    while (tiles != null && done < rows) {
+      int taken = tiles.project(target, hiddenRows(hidden, done, rows - done), rows - done, last);
+      if (taken == 0) {
+        break;
+      }
+      done += taken;
+    }
+    return done;
+  }
+
   private void projectInChunks(
       ContextLogits target, DeviceBuffer hidden, int rows, DeviceBuffer last) {
     boolean toHost = target.full() != null && !target.full().onDevice();
@@ -253,7 +287,7 @@ public final class ContextLogitsPlan implements AutoCloseable {
       return null;
     }
     long rowBytes = ProjectionBuffers.bytes(head, ranks, 1);
-    int wanted = (int) Math.min(rows, optionalBytes() / rowBytes);
+    int wanted = (int) Math.min(rows, optionalBytes(head) / rowBytes);
     for (int tries = 0; wanted > RESIDENT_ROWS && tries < MAX_TRIES; tries++) {
       try {
         return new ProjectionBuffers(head, device, ranks, wanted, "logits projection");
@@ -265,7 +299,7 @@ public final class ContextLogitsPlan implements AutoCloseable {
     return null;
   }
 
-  private long optionalBytes() {
+  private static long optionalBytes(LmHead head) {
     return head.outputType() == LogitsType.F32 ? OPTIONAL_BYTES : NARROW_OPTIONAL_BYTES;
   }
 

@@ -13,6 +13,16 @@ public interface DeviceMemory {
    */
   DeviceBuffer allocate(long bytes, String purpose);
 
+  /**
+   * Allocates memory that may hold anything, for those who write all of it before it is read. By
+   * default it is zeroed.
+   *
+   * @throws OutOfDeviceMemoryException as {@link #allocate}
+   */
+  default DeviceBuffer allocateUninitialized(long bytes, String purpose) {
+    return allocate(bytes, purpose);
+  }
+
   /** The budget in bytes. */
   long capacity();
 

@@ -77,7 +77,7 @@ public final class FullLogits implements AutoCloseable, LogitsRows {
     try {
       for (int row = 0; row < rows; row += segmentRows) {
         long bytes = bytes(Math.min(segmentRows, rows - row), vocabSize);
-        segments.add(memory.allocate(bytes, purpose));
+        segments.add(memory.allocateUninitialized(bytes, purpose));
       }
     } catch (RuntimeException | Error e) {
       segments.forEach(DeviceBuffer::close);

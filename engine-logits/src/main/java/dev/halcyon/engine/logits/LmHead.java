@@ -35,4 +35,9 @@ public interface LmHead {
    * @param out [rows, shardSize] of {@link #outputType()}
    */
   void project(DeviceBuffer hidden, int rows, DeviceBuffer out);
+
+  /** The head by tiles of the vocabulary; null if it puts out whole rows only. */
+  default TiledHead tiled() {
+    return null;
+  }
 }

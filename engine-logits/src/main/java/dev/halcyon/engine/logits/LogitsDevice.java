@@ -67,6 +67,27 @@ public interface LogitsDevice {
   void reduce(
       DeviceBuffer logits, LogitsType type, int rows, int cols, PromptLogprobs out, int firstEntry);
 
-  /** Waits for all reductions called so far: their entries are set on return. */
+  /** Waits for all reductions called, or finished, so far: their entries are set on return. */
   void awaitReductions();
+
+  /**
+   * Begins to reduce rows that come a tile of the vocabulary after the other, to what {@link
+   * #reduce} makes of whole ones.
+   *
+   * @param type what heads on this device put out
+   * @param cols the columns of all tiles together
+   * @param bounds [2, rows] of {@code type}: what is known of the logits of the tokens that rows
+   *     score, see {@link TiledHead#bound}; to be left alone until the reduction is finished
+   * @return null if rows of this type, or lists as long as {@code out}'s, have to be reduced whole
+   * @throws OutOfDeviceMemoryException if the device has no room for the reduction
+   */
+  default TileReduction reduceTiles(
+      LogitsType type,
+      int rows,
+      int cols,
+      PromptLogprobs out,
+      int firstEntry,
+      DeviceBuffer bounds) {
+    return null;
+  }
 }

@@ -72,7 +72,7 @@ final class ProjectionBuffers implements AutoCloseable {
   }
 
   private DeviceBuffer allocate(long bytes, String purpose) {
-    DeviceBuffer buffer = device.memory().allocate(bytes, purpose);
+    DeviceBuffer buffer = device.memory().allocateUninitialized(bytes, purpose);
     owned.add(buffer);
     return buffer;
   }

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Supplier;
 import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -50,10 +51,14 @@ class AllocationSweepTest {
    * @return how many there were
    */
   private static int sweep(LogitsType type, int chunk, boolean full, int k, boolean whole) {
+    return sweep(() -> rig(type, whole ? LENGTH : SEGMENT_ROWS), chunk, full, k, whole);
+  }
+
+  private static int sweep(Supplier<Rig> rigs, int chunk, boolean full, int k, boolean whole) {
     int n = 0;
     boolean reached = true;
     while (reached) {
-      try (Rig rig = rig(type, whole ? LENGTH : SEGMENT_ROWS)) {
+      try (Rig rig = rigs.get()) {
         try (Request request = new Request(rig, rig.prompt(n, LENGTH), chunk)) {
           Account account = rig.device.memory.account;
           int calls = account.requests().size();
@@ -94,6 +99,19 @@ class AllocationSweepTest {
   void anyDeviceAllocationOfAWholeProjectionMayFail(
       LogitsType type, int chunk, boolean full, int k) {
     assertThat(sweep(type, chunk, full, k, true)).isGreaterThanOrEqualTo(1);
+  }
+
+  /** The tile and the reduction's own. */
+  @ParameterizedTest
+  @CsvSource({"91, 0", "91, 4", "40, 4"})
+  void anyDeviceAllocationByTilesMayFail(int chunk, int miss) {
+    Supplier<Rig> rigs =
+        () -> {
+          Rig rig = Rig.byTiles(LogitsType.BF16, 500, 2L * 128 * LENGTH, miss);
+          rig.device.reductionAllocates();
+          return rig;
+        };
+    assertThat(sweep(rigs, chunk, false, 2, false)).isGreaterThanOrEqualTo(2);
   }
 
   /** Three requests whose chunks take turns: full logits, compact logprobs, and both. */

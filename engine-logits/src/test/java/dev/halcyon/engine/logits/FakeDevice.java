@@ -20,10 +20,16 @@ final class FakeDevice implements LogitsDevice {
   private final Queue<Runnable> pending = new ArrayDeque<>();
   private final List<Runnable> reduced = new ArrayList<>();
   private boolean reductionAllocates;
+  private boolean reducesTiles = true;
 
   /** Lets a reduction allocate device memory of its own, and spoil its entries if it can't. */
   void reductionAllocates() {
     reductionAllocates = true;
+  }
+
+  /** Lets it reduce whole rows only. */
+  void reducesNoTiles() {
+    reducesTiles = false;
   }
 
   /** Does something later, after what is pending. */
@@ -166,12 +172,14 @@ final class FakeDevice implements LogitsDevice {
       int firstEntry) {
     if (reductionAllocates) {
       try {
-        memory.allocate(rows * 12L, "reduction").close();
+        allocateForReduction(rows);
       } catch (OutOfDeviceMemoryException e) {
         for (int row = 0; row < rows; row++) {
           out.setTarget(firstEntry + row, Float.NaN, -1);
+          if (out.target(firstEntry + row) == PromptLogprobs.UNKNOWN) {
+            out.setLastNormalizer(Float.NaN, Double.NaN);
+          }
         }
-        out.setLastNormalizer(Float.NaN, Double.NaN);
         throw e;
       }
     }
@@ -197,5 +205,104 @@ final class FakeDevice implements LogitsDevice {
     complete();
     reduced.forEach(Runnable::run);
     reduced.clear();
+  }
+
+  private void allocateForReduction(int rows) {
+    memory.allocate(rows * 12L, "reduction").close();
+  }
+
+  @Override
+  public TileReduction reduceTiles(
+      LogitsType type,
+      int rows,
+      int cols,
+      PromptLogprobs out,
+      int firstEntry,
+      DeviceBuffer bounds) {
+    if (!reducesTiles) {
+      return null;
+    }
+    if (reductionAllocates) {
+      allocateForReduction(rows);
+    }
+    return new Tiles(type, rows, cols, out, firstEntry, bounds);
+  }
+
+  /** Puts rows together, and reduces those that are within their bounds. */
+  private final class Tiles implements TileReduction {
+
+    private final LogitsType type;
+    private final PromptLogprobs out;
+    private final int firstEntry;
+    private final DeviceBuffer bounds;
+    private final float[][] rows;
+    private final int cols;
+    private int done;
+
+    Tiles(
+        LogitsType type,
+        int rows,
+        int cols,
+        PromptLogprobs out,
+        int firstEntry,
+        DeviceBuffer bounds) {
+      this.type = type;
+      this.out = out;
+      this.firstEntry = firstEntry;
+      this.bounds = bounds;
+      this.rows = new float[rows][cols];
+      this.cols = cols;
+    }
+
+    @Override
+    public void reduce(DeviceBuffer logits, int firstColumn, int columns) {
+      if (firstColumn > done || firstColumn + columns <= done || firstColumn + columns > cols) {
+        throw new IllegalArgumentException(columns + " from " + firstColumn + " after " + done);
+      }
+      int skip = done - firstColumn;
+      done = firstColumn + columns;
+      enqueue(
+          () ->
+              FakeMemory.use(
+                  logits,
+                  source -> {
+                    for (int row = 0; row < rows.length; row++) {
+                      for (int i = skip; i < columns; i++) {
+                        int at = (row * columns + i) * type.bytes();
+                        rows[row][firstColumn + i] = Elements.get(source, at, type);
+                        Elements.put(source, at, type, Float.NaN);
+                      }
+                    }
+                  }));
+    }
+
+    @Override
+    public int[] finish() {
+      if (done != cols) {
+        throw new IllegalStateException(done + " of " + cols);
+      }
+      List<Integer> outside = new ArrayList<>();
+      enqueue(
+          () ->
+              FakeMemory.use(
+                  bounds,
+                  source -> {
+                    for (int row = 0; row < rows.length; row++) {
+                      float low = Elements.get(source, row * type.bytes(), type);
+                      float high = Elements.get(source, (rows.length + row) * type.bytes(), type);
+                      int target = out.target(firstEntry + row);
+                      if (target >= 0 && (rows[row][target] < low || rows[row][target] > high)) {
+                        outside.add(row);
+                        out.setTarget(firstEntry + row, Float.NaN, -1);
+                      } else {
+                        float[] reducedRow = rows[row];
+                        int entry = firstEntry + row;
+                        reduced.add(() -> new RowLogprobs(reducedRow).setEntry(out, entry));
+                      }
+                    }
+                  }));
+      complete();
+      return outside.stream().mapToInt(row -> row).toArray();
+    }
   }
 }

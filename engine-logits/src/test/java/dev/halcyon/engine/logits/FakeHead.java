@@ -23,6 +23,7 @@ final class FakeHead implements LmHead {
   private final int firstColumn;
   private final DoubleUnaryOperator transform;
   private boolean silent;
+  private TiledHead tiles;
 
   private FakeHead(
       FakeDevice device,
@@ -77,6 +78,21 @@ final class FakeHead implements LmHead {
     return this;
   }
 
+  /**
+   * Lets it put out tiles.
+   *
+   * @param miss every so many rows of a call, bounds are wrong; 0 for never
+   */
+  FakeHead tiled(int miss) {
+    tiles = new Tiles(miss);
+    return this;
+  }
+
+  @Override
+  public TiledHead tiled() {
+    return tiles;
+  }
+
   @Override
   public HeadDescription description() {
     return description;
@@ -120,19 +136,62 @@ final class FakeHead implements LmHead {
       return;
     }
     device.enqueue(
-        () -> FakeMemory.use(hidden, in -> FakeMemory.use(out, to -> product(in, rows, to))));
+        () ->
+            FakeMemory.use(
+                hidden, in -> FakeMemory.use(out, to -> product(in, rows, 0, shardSize, to))));
   }
 
-  private void product(ByteBuffer in, int rows, ByteBuffer to) {
+  private void product(ByteBuffer in, int rows, int first, int columns, ByteBuffer to) {
     for (int row = 0; row < rows; row++) {
-      for (int column = 0; column < shardSize; column++) {
-        float sum = 0;
-        for (int i = 0; i < HIDDEN; i++) {
-          float value = Elements.get(in, (row * HIDDEN + i) * type.bytes(), type);
-          sum += value * weight(firstColumn + column, i);
+      for (int column = 0; column < columns; column++) {
+        Elements.put(
+            to, (row * columns + column) * type.bytes(), type, logit(in, row, first + column));
+      }
+    }
+  }
+
+  private float logit(ByteBuffer in, int row, int column) {
+    float sum = 0;
+    for (int i = 0; i < HIDDEN; i++) {
+      float value = Elements.get(in, (row * HIDDEN + i) * type.bytes(), type);
+      sum += value * weight(firstColumn + column, i);
+    }
+    return (float) transform.applyAsDouble(sum / 8);
+  }
+
+  private final class Tiles implements TiledHead {
+
+    private final int miss;
+
+    Tiles(int miss) {
+      this.miss = miss;
+    }
+
+    @Override
+    public void project(DeviceBuffer hidden, int rows, int first, int columns, DeviceBuffer out) {
+      device.log.add("tile " + columns);
+      device.enqueue(
+          () ->
+              FakeMemory.use(
+                  hidden, in -> FakeMemory.use(out, to -> product(in, rows, first, columns, to))));
+    }
+
+    @Override
+    public void bound(DeviceBuffer hidden, int rows, int[] columns, DeviceBuffer out) {
+      int[] wanted = columns.clone();
+      device.enqueue(
+          () ->
+              FakeMemory.use(hidden, in -> FakeMemory.use(out, to -> bound(in, rows, wanted, to))));
+    }
+
+    private void bound(ByteBuffer in, int rows, int[] columns, ByteBuffer to) {
+      for (int row = 0; row < rows; row++) {
+        float logit = columns[row] < 0 ? 0 : logit(in, row, columns[row]);
+        if (miss > 0 && row % miss == miss - 1) {
+          logit += 1;
         }
-        float logit = (float) transform.applyAsDouble(sum / 8);
-        Elements.put(to, (row * shardSize + column) * type.bytes(), type, logit);
+        Elements.put(to, row * type.bytes(), type, logit);
+        Elements.put(to, (rows + row) * type.bytes(), type, logit + row % 3);
       }
     }
   }

@@ -30,6 +30,20 @@ final class FakeMemory implements DeviceMemory {
     return new Buffer(new Region(account, bytes), 0, bytes, true);
   }
 
+  /** Every element of it is NaN, whatever its type. */
+  @Override
+  public DeviceBuffer allocateUninitialized(long bytes, String purpose) {
+    DeviceBuffer buffer = allocate(bytes, purpose);
+    use(
+        buffer,
+        all -> {
+          while (all.hasRemaining()) {
+            all.put((byte) -1);
+          }
+        });
+    return buffer;
+  }
+
   @Override
   public long capacity() {
     return account.capacity();

@@ -12,11 +12,11 @@ final class Rig implements AutoCloseable {
   final RankGroup ranks;
   final ContextLogitsPlan plan;
 
-  private Rig(FakeDevice device, FakeHead head, RankGroup ranks) {
+  private Rig(FakeDevice device, FakeHead head, RankGroup ranks, ContextLogitsPlan plan) {
     this.device = device;
     this.head = head;
     this.ranks = ranks;
-    this.plan = new ContextLogitsPlan(head, device, ranks);
+    this.plan = plan;
   }
 
   /** One rank. */
@@ -32,7 +32,19 @@ final class Rig implements AutoCloseable {
 
   /** One of some ranks. */
   static Rig on(FakeDevice device, FakeHead head, RankGroup ranks) {
-    return new Rig(device, head, ranks);
+    return new Rig(device, head, ranks, new ContextLogitsPlan(head, device, ranks));
+  }
+
+  /**
+   * One rank, on which logprobs go by tiles of so many bytes, of 128 columns at least.
+   *
+   * @param miss see {@link FakeHead#tiled(int)}
+   */
+  static Rig byTiles(LogitsType type, int vocabSize, long tileBytes, int miss) {
+    FakeDevice device = new FakeDevice();
+    FakeHead head = FakeHead.whole(device, type, vocabSize).tiled(miss);
+    RankGroup ranks = RankGroup.single();
+    return new Rig(device, head, ranks, new ContextLogitsPlan(head, device, ranks, tileBytes, 128));
   }
 
   /** A prompt for this head. */

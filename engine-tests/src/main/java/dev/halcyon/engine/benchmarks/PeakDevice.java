@@ -8,6 +8,8 @@ import dev.halcyon.engine.logits.LogitsDevice;
 import dev.halcyon.engine.logits.LogitsType;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
 import dev.halcyon.engine.logits.PromptLogprobs;
+import dev.halcyon.engine.logits.TileReduction;
+import java.util.function.BiFunction;
 
 /**
  * A device that remembers the most memory that was held at once. Allocations go to the device as
@@ -106,6 +108,17 @@ final class PeakDevice implements LogitsDevice {
     device.awaitReductions();
   }
 
+  @Override
+  public TileReduction reduceTiles(
+      LogitsType type,
+      int rows,
+      int cols,
+      PromptLogprobs out,
+      int firstEntry,
+      DeviceBuffer bounds) {
+    return device.reduceTiles(type, rows, cols, out, firstEntry, bounds);
+  }
+
   private static final class PeakMemory implements DeviceMemory {
 
     private final DeviceMemory memory;
@@ -120,10 +133,20 @@ final class PeakDevice implements LogitsDevice {
 
     @Override
     public DeviceBuffer allocate(long bytes, String purpose) {
+      return counted(memory::allocate, bytes, purpose);
+    }
+
+    @Override
+    public DeviceBuffer allocateUninitialized(long bytes, String purpose) {
+      return counted(memory::allocateUninitialized, bytes, purpose);
+    }
+
+    private DeviceBuffer counted(
+        BiFunction<Long, String, DeviceBuffer> allocation, long bytes, String purpose) {
       if (refusesStorage && purpose.startsWith(STORAGE)) {
         throw new OutOfDeviceMemoryException(purpose, bytes, 0);
       }
-      DeviceBuffer buffer = memory.allocate(bytes, purpose);
+      DeviceBuffer buffer = allocation.apply(bytes, purpose);
       peak = Math.max(peak, memory.used());
       return buffer;
     }

@@ -8,6 +8,7 @@ import dev.halcyon.engine.logits.DeviceBuffer;
 import dev.halcyon.engine.logits.HeadDescription;
 import dev.halcyon.engine.logits.LmHead;
 import dev.halcyon.engine.logits.LogitsType;
+import dev.halcyon.engine.logits.TiledHead;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
@@ -82,6 +83,25 @@ final class RandomHead implements LmHead, AutoCloseable {
   @Override
   public void project(DeviceBuffer hidden, int rows, DeviceBuffer out) {
     backend.linear(hidden, rows, weights, null, out);
+  }
+
+  @Override
+  public TiledHead tiled() {
+    return backend.takesTiles(weights) ? new Tiles() : null;
+  }
+
+  private final class Tiles implements TiledHead {
+
+    @Override
+    public void project(
+        DeviceBuffer hidden, int rows, int firstColumn, int columns, DeviceBuffer out) {
+      backend.linearTile(hidden, rows, weights, firstColumn, columns, out);
+    }
+
+    @Override
+    public void bound(DeviceBuffer hidden, int rows, int[] columns, DeviceBuffer out) {
+      backend.boundLinear(hidden, rows, weights, columns, out);
+    }
   }
 
   @Override

@@ -1,6 +1,7 @@
 // Rows of logits to logprobs: log-softmax, the rank of a token and the most likely tokens. One pass
 // over each row by a few blocks, each of which takes several parts of it and has the next one on its
 // way while it works on one. The last block of a row to be done puts the parts together.
+#include "pairs.cuh"
 #include "scan.cuh"
 #include "select.cuh"
 
@@ -63,16 +64,6 @@ __device__ __forceinline__ float maxOf(const Held<float>& held) {
   return max;
 }
 
-__device__ __forceinline__ u32 maxOfPairs(bf16, u32 a, u32 b) {
-  asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
-  return a;
-}
-
-__device__ __forceinline__ u32 maxOfPairs(f16, u32 a, u32 b) {
-  asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
-  return a;
-}
-
 template <typename T>
 __device__ __forceinline__ float maxOf(const Held<T>& held) {
   u32 pair = held.vectors[0].words[0];
@@ -83,7 +74,7 @@ __device__ __forceinline__ float maxOf(const Held<T>& held) {
       pair = maxOfPairs(T{}, pair, held.vectors[j].words[i]);
     }
   }
-  return fmaxf(toFloat(T{u16(pair)}), toFloat(T{u16(pair >> 16)}));
+  return fmaxf(lowOf(T{}, pair), highOf(T{}, pair));
 }
 
 // 1 or 0: sums of them need no integer addition, of which there is half the rate.
