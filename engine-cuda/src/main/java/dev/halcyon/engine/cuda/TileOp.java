@@ -74,7 +74,8 @@ final class TileOp implements AutoCloseable {
    * @param out the address of [2, rows]
    */
   void bound(long x, int rows, CudaMatrix weight, int[] targets, long out) {
-    long list = upload(columns.atLeast((long) rows * Integer.BYTES), targets, rows);
+    long list = columns.atLeast((long) rows * Integer.BYTES);
+    uploads.to(list).ints(targets, 0, rows).end();
     launch
         .of(bound)
         .address(x)
@@ -84,11 +85,6 @@ final class TileOp implements AutoCloseable {
         .i32(rows)
         .address(out)
         .run((rows + THREADS / WARP - 1) / (THREADS / WARP), THREADS);
-  }
-
-  private long upload(long to, int[] values, int count) {
-    uploads.to(to).ints(values, 0, count).end();
-    return to;
   }
 
   /** Whether lists of so many tokens can be made of tiles. */
@@ -106,10 +102,8 @@ final class TileOp implements AutoCloseable {
     int resultBytes = RowReduction.resultBytes(out.topK());
     long states = scratch.atLeast((long) rows * (STATE_BYTES + resultBytes + Integer.BYTES));
     long results = states + (long) rows * STATE_BYTES;
-    int[] targets = new int[rows];
-    Arrays.setAll(targets, row -> Math.max(-1, out.target(firstEntry + row)));
-    long list = upload(results + (long) rows * resultBytes, targets, rows);
-    return new Reduction(rows, cols, out, firstEntry, list, bounds, states, results);
+    long targets = results + (long) rows * resultBytes;
+    return new Reduction(rows, cols, out, firstEntry, targets, bounds, states, results);
   }
 
   /** Some rows' reduction; addresses are on the device. */
@@ -161,6 +155,11 @@ final class TileOp implements AutoCloseable {
      * @param logits the address of [rows, columns]
      */
     void reduce(long logits, int firstColumn, int columns) {
+      if (done == 0) {
+        int[] ids = new int[rows];
+        Arrays.setAll(ids, row -> Math.max(-1, out.target(firstEntry + row)));
+        uploads.to(targets).ints(ids, 0, rows).end();
+      }
       int end = firstColumn + columns;
       launch
           .of(reduce)

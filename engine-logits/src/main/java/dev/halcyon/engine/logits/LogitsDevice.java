@@ -77,7 +77,8 @@ public interface LogitsDevice {
    * @param type what heads on this device put out
    * @param cols the columns of all tiles together
    * @param bounds [2, rows] of {@code type}: what is known of the logits of the tokens that rows
-   *     score, see {@link TiledHead#bound}; to be left alone until the reduction is finished
+   *     score, see {@link TiledHead#bound}; to be there before the first tile is reduced, and left
+   *     alone until the reduction is finished
    * @return null if rows of this type, or lists as long as {@code out}'s, have to be reduced whole
    * @throws OutOfDeviceMemoryException if the device has no room for the reduction
    */

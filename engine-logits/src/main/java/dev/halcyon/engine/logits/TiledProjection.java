@@ -139,13 +139,16 @@ final class TiledProjection {
     if (reduction == null) {
       return false;
     }
-    int[] targets = new int[rows];
-    Arrays.setAll(targets, row -> out.target(first + row));
-    head.tiled().bound(hidden, rows, targets, bounds);
     int done = 0;
     while (done < vocabSize) {
       int column = Math.min(done, vocabSize - columns);
       head.tiled().project(hidden, rows, column, columns, tile);
+      if (done == 0) {
+        // Behind the first product, so that the device has begun by then.
+        int[] targets = new int[rows];
+        Arrays.setAll(targets, row -> out.target(first + row));
+        head.tiled().bound(hidden, rows, targets, bounds);
+      }
       if (kept != null) {
         keep(tile, rows - 1, column, columns, kept);
       }
