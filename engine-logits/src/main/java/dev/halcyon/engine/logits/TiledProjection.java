@@ -72,9 +72,12 @@ final class TiledProjection {
    * that chooses how to project by trying does so now.
    */
   void tryOut(DeviceBuffer hidden, int rows) {
+    if (!possible()) {
+      return;
+    }
     int count = Math.min(rows, mostRows());
     int columns = columns(count, bytes);
-    if (!possible() || columns < leastColumns || columns >= head.vocabSize()) {
+    if (columns < leastColumns || columns >= head.vocabSize()) {
       return;
     }
     try (DeviceBuffer tile = allocate(count, columns)) {

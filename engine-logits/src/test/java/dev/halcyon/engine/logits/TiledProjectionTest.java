@@ -102,6 +102,26 @@ class TiledProjectionTest {
     }
   }
 
+  /** Heads with and without tiles, whose rows fit at once and don't. */
+  @ParameterizedTest
+  @EnumSource(LogitsType.class)
+  void whatIsTriedOutIsWhatIsDone(LogitsType type) {
+    for (int rows : new int[] {1, 11, LENGTH}) {
+      try (Rig tiled = Rig.byTiles(type, VOCAB, TILE, 0);
+          Rig whole = Rig.of(type, VOCAB)) {
+        for (Rig rig : List.of(tiled, whole)) {
+          try (DeviceBuffer hidden =
+              rig.device.memory().allocate(4L * FakeHead.HIDDEN * LENGTH, "hidden")) {
+            rig.plan.tryOut(hidden, rows);
+          }
+        }
+        boolean byTiles = type != LogitsType.F32 && rows == LENGTH;
+        assertThat(tiled.device.counts("tile")).isEqualTo(byTiles ? List.of(128) : List.of());
+        assertThat(whole.device.counts("tile")).isEmpty();
+      }
+    }
+  }
+
   @Test
   void aDeviceThatTakesWholeRowsGetsThem() {
     try (Rig rig = Rig.byTiles(LogitsType.BF16, VOCAB, TILE, 0);
