@@ -1,6 +1,7 @@
 package dev.halcyon.engine;
 
 import java.util.List;
+import java.util.Objects;
 
 /**
  * All that is refused of split requests. A refusal concerns its request alone.
@@ -10,12 +11,13 @@ import java.util.List;
  * <tr><th>what</th><th>error</th></tr>
  * <tr><td>context-only or generation-only, by an engine without a {@code kvTransport}</td>
  *     <td>{@link UnsupportedRequestException}</td></tr>
- * <tr><td>scheduleStyle GENERATION_FIRST, by an engine itself</td>
- *     <td>{@link UnsupportedRequestException}</td></tr>
  * <tr><td>context-only, or context and generation, with results of a prefill engine</td>
  *     <td>{@link IllegalArgumentException}</td></tr>
- * <tr><td>generation-only without firstGenTokens or kvDescriptor</td>
+ * <tr><td>generation-only without firstGenTokens or kvDescriptor; in style GENERATION_FIRST the
+ *     tokens may come later, as the request's {@code firstTokens}</td>
  *     <td>{@link IllegalArgumentException}</td></tr>
+ * <tr><td>{@code firstTokens} in any other request, or ones with another requestId, seed or
+ *     kvDescriptor than the offer's</td><td>{@link IllegalArgumentException}</td></tr>
  * <tr><td>a number of firstGenTokens, firstGenLogprobs or firstGenLogits other than n</td>
  *     <td>{@link IllegalArgumentException}</td></tr>
  * <tr><td>generation-only that asks for logprobs, generation logits, context logits or prompt
@@ -53,10 +55,11 @@ public final class DisaggChecks {
       }
       return;
     }
-    if (params.firstGenTokens().isEmpty()) {
+    boolean inParts = params.scheduleStyle() == ScheduleStyle.GENERATION_FIRST;
+    if (params.firstGenTokens().isEmpty() && !(inParts && params.kvDescriptor() != null)) {
       throw new IllegalArgumentException("firstGenTokens is empty; GENERATION_ONLY needs them");
     }
-    if (params.kvDescriptor() == null) {
+    if (params.kvDescriptor() == null && !inParts) {
       throw new IllegalArgumentException("kvDescriptor is missing; GENERATION_ONLY needs it");
     }
     requirePerSample("firstGenLogprobs", params.firstGenLogprobs(), params);
@@ -89,14 +92,56 @@ public final class DisaggChecks {
           disagg.requestType()
               + " needs an engine with a kvTransport, which this one was built without");
     }
-    if (disagg.scheduleStyle() == ScheduleStyle.GENERATION_FIRST) {
-      throw new UnsupportedRequestException(
-          "scheduleStyle GENERATION_FIRST is for a router: submit the generation-only request once"
-              + " the first tokens are there");
-    }
-    if (disagg.requestType() == DisaggRequestType.GENERATION_ONLY) {
+    if (disagg.requestType() == DisaggRequestType.GENERATION_ONLY
+        && !disagg.firstGenTokens().isEmpty()) {
       requireAsked(disagg, params);
       requireShapes(disagg, prompt.length, vocabSize);
+    }
+  }
+
+  /**
+   * Whether a request's first tokens come now or later, which has to be said.
+   *
+   * @param disagg or null
+   */
+  public static void requireFirstTokens(DisaggParams disagg, boolean later) {
+    boolean lacking =
+        disagg != null
+            && disagg.requestType() == DisaggRequestType.GENERATION_ONLY
+            && disagg.firstGenTokens().isEmpty();
+    if (later && !lacking) {
+      throw new IllegalArgumentException(
+          "firstTokens are for GENERATION_ONLY with an offer, which has no firstGenTokens");
+    }
+    if (lacking && !later) {
+      throw new IllegalArgumentException(
+          "firstTokens is missing, and disaggParams are an offer without firstGenTokens");
+    }
+    if (disagg != null
+        && disagg.requestType() == DisaggRequestType.GENERATION_ONLY
+        && disagg.kvDescriptor() == null) {
+      throw new IllegalArgumentException(
+          "kvDescriptor is missing: the first tokens ended every output, and nothing is left to do");
+    }
+  }
+
+  /** Requires that what came later belongs to an offer. */
+  public static void requireSame(DisaggParams offer, DisaggParams later) {
+    requireSame("requestType", offer.requestType(), later.requestType());
+    requireSame("requestId", offer.requestId(), later.requestId());
+    requireSame("seed", offer.seed(), later.seed());
+    if (later.kvDescriptor() != null) {
+      requireSame("kvDescriptor", offer.kvDescriptor(), later.kvDescriptor());
+    }
+    if (later.firstGenTokens().isEmpty()) {
+      throw new IllegalArgumentException("firstGenTokens is empty in what firstTokens gave");
+    }
+  }
+
+  private static void requireSame(String name, Object offered, Object later) {
+    if (!Objects.equals(offered, later)) {
+      throw new IllegalArgumentException(
+          name + " of firstTokens is not the offer's: they are another request's");
     }
   }
 

@@ -14,6 +14,11 @@ import java.util.Objects;
  * whole request, the first token included. They are null where the first token ended every output:
  * the prefill engine's result is the whole then.
  *
+ * <p>In style {@link ScheduleStyle#GENERATION_FIRST} the handle of the context-only request {@link
+ * GenerationHandle#offer() offers} parameters without first tokens before, and the result's
+ * parameters, never null but for a request that was cancelled, are the other request's {@link
+ * GenerationRequest#firstTokens}; without a descriptor where the first token ended every output.
+ *
  * <p>Lists have one entry for each of the request's n outputs. Logits views belong to the one who
  * made them until a generation-only request is submitted with them; then its result hands them on.
  *
@@ -48,6 +53,11 @@ public final class DisaggParams {
     this.promptLogprobs = builder.promptLogprobs;
     this.kvDescriptor = builder.kvDescriptor;
     this.usage = builder.usage;
+  }
+
+  /** For the prefill engine: offer the prompt, then compute it and the first tokens. */
+  public static DisaggParams contextOnly(String requestId, ScheduleStyle style) {
+    return builder(DisaggRequestType.CONTEXT_ONLY, requestId).scheduleStyle(style).build();
   }
 
   /** For the prefill engine: compute the prompt and the first tokens. */

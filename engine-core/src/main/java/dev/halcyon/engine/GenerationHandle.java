@@ -17,6 +17,14 @@ public interface GenerationHandle {
   CompletableFuture<GenerationResult> result();
 
   /**
+   * Of a context-only request in style GENERATION_FIRST: what its generation-only counterpart is
+   * submitted with while the prompt is computed. Completed when the prompt's turn comes; with the
+   * request's error, or a {@link KvTransferException}, if it ends before, and with the end of any
+   * other request.
+   */
+  CompletableFuture<DisaggParams> offer();
+
+  /**
    * The deltas as they come, from the first one on whenever the subscriber arrives. One subscriber;
    * a second one gets an {@link IllegalStateException}. A subscriber that asks for few delays
    * nobody and loses nothing. Cancelling the subscription ends the delivery, not the request.

@@ -3,6 +3,7 @@ package dev.halcyon.engine;
 import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
+import java.util.concurrent.CompletionStage;
 
 /**
  * A prompt, how to continue it, and how urgent it is. Immutable. The prompt is a text, token ids or
@@ -19,6 +20,7 @@ public final class GenerationRequest {
   private final Duration timeout;
   private final PrefixReuse prefixReuse;
   private final DisaggParams disaggParams;
+  private final CompletionStage<DisaggParams> firstTokens;
 
   private GenerationRequest(Builder builder) {
     this.prompt = builder.prompt;
@@ -30,6 +32,7 @@ public final class GenerationRequest {
     this.timeout = builder.timeout;
     this.prefixReuse = builder.prefixReuse;
     this.disaggParams = builder.disaggParams;
+    this.firstTokens = builder.firstTokens;
   }
 
   /** A request for the continuation of a text. */
@@ -77,7 +80,8 @@ public final class GenerationRequest {
         .priority(priority)
         .timeout(timeout)
         .prefixReuse(prefixReuse)
-        .disaggParams(disaggParams);
+        .disaggParams(disaggParams)
+        .firstTokens(firstTokens);
   }
 
   /** The prompt as text, or null. */
@@ -127,6 +131,11 @@ public final class GenerationRequest {
     return disaggParams;
   }
 
+  /** What the prefill engine will have done of it, or null. */
+  public CompletionStage<DisaggParams> firstTokens() {
+    return firstTokens;
+  }
+
   /** Builds a request. */
   public static final class Builder {
 
@@ -139,6 +148,7 @@ public final class GenerationRequest {
     private Duration timeout;
     private PrefixReuse prefixReuse = PrefixReuse.AUTO;
     private DisaggParams disaggParams;
+    private CompletionStage<DisaggParams> firstTokens;
 
     private Builder() {}
 
@@ -182,6 +192,16 @@ public final class GenerationRequest {
     /** Default: null, the engine does all of the request. */
     public Builder disaggParams(DisaggParams disaggParams) {
       this.disaggParams = disaggParams;
+      return this;
+    }
+
+    /**
+     * Of a generation-only request whose disaggParams are an {@linkplain GenerationHandle#offer
+     * offer}: those of the prefill engine's result, once it is there. They are checked then; null,
+     * or an error, fails the request. Default: null.
+     */
+    public Builder firstTokens(CompletionStage<DisaggParams> firstTokens) {
+      this.firstTokens = firstTokens;
       return this;
     }
 

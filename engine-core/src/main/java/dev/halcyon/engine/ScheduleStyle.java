@@ -5,9 +5,9 @@ public enum ScheduleStyle {
   /** The prefill engine first; the decode engine once the first tokens are there. */
   CONTEXT_FIRST,
   /**
-   * The decode engine first, so that it has room before the prompt is computed. For a router in
-   * front of engines: an engine itself takes a generation-only request once its first tokens are
-   * there.
+   * The decode engine too before the prompt is computed: it sets blocks aside, and fetches keys and
+   * values as they are computed. A context-only request {@linkplain GenerationHandle#offer offers}
+   * its prompt then, and the first tokens {@linkplain GenerationRequest#firstTokens follow}.
    */
   GENERATION_FIRST
 }

@@ -40,6 +40,7 @@ final class ActiveRequest {
   private ContextOutput context;
   private Transfer transfer;
   private DisaggParams continuation;
+  private SplitPart split;
 
   /** How far the keys and values of the prompt are that another engine computed. */
   private enum Transfer {
@@ -85,11 +86,35 @@ final class ActiveRequest {
     this.outputs = List.copyOf(outputs);
     this.submittedNanos = now;
     sequences.add(new Sequence(this, 0));
-    SplitPart split = spec.split();
-    transfer = split.generationOnly() ? Transfer.NEEDED : Transfer.DONE;
-    if (split.generationOnly() && wantsContext()) {
-      context = ContextOutput.received(split.contextLogits(), split.promptLogprobs());
+    transfer = spec.split().generationOnly() ? Transfer.NEEDED : Transfer.DONE;
+    take(spec.split());
+  }
+
+  private void take(SplitPart part) {
+    split = part;
+    if (part.generationOnly() && hasFirstTokens() && wantsContext()) {
+      context = ContextOutput.received(part.contextLogits(), part.promptLogprobs());
     }
+  }
+
+  /** Its part of a split request, with what is known of another engine's. */
+  SplitPart split() {
+    return split;
+  }
+
+  /** What another engine did came later than the request. */
+  void supply(SplitPart rest) {
+    take(rest);
+  }
+
+  /** Whether another engine's first tokens end all outputs. */
+  boolean endsByFirstTokens() {
+    return hasFirstTokens() && split.kvDescriptor() == null;
+  }
+
+  /** Whether nothing of a generation-only request has to come any more but keys and values. */
+  boolean hasFirstTokens() {
+    return !split.firstTokens().isEmpty();
   }
 
   long id() {
@@ -151,7 +176,8 @@ final class ActiveRequest {
 
   /** Whether cached blocks may be attached: not while rows of the prompt are still to come. */
   boolean readsCache() {
-    boolean needsEveryRow = wantsContext() && (context == null || !context.complete());
+    boolean needsEveryRow =
+        !split.generationOnly() && wantsContext() && (context == null || !context.complete());
     return switch (spec.prefixReuse()) {
       case AUTO -> !needsEveryRow;
       case REQUIRED -> true;
@@ -177,7 +203,20 @@ final class ActiveRequest {
     transfer = Transfer.DONE;
   }
 
-  /** Notes what another engine will go on with. */
+  /** What another engine begins with while the prompt is computed. */
+  DisaggParams early(KvDescriptor descriptor) {
+    return DisaggParams.builder(DisaggRequestType.GENERATION_ONLY, split.requestId())
+        .scheduleStyle(split.style())
+        .seed(spec.seed())
+        .kvDescriptor(descriptor)
+        .build();
+  }
+
+  /**
+   * Notes what another engine will go on with.
+   *
+   * @param descriptor null if the first tokens ended all outputs
+   */
   void continueElsewhere(List<SampledToken> firstTokens, KvDescriptor descriptor) {
     List<LogitsView> logits = null;
     if (params().returnGenerationLogits()) {
@@ -187,7 +226,8 @@ final class ActiveRequest {
       }
     }
     continuation =
-        DisaggParams.builder(DisaggRequestType.GENERATION_ONLY, spec.split().requestId())
+        DisaggParams.builder(DisaggRequestType.GENERATION_ONLY, split.requestId())
+            .scheduleStyle(split.style())
             .seed(spec.seed())
             .firstGenTokens(firstTokens.stream().map(SampledToken::tokenId).toList())
             .firstGenLogprobs(
@@ -203,7 +243,7 @@ final class ActiveRequest {
   }
 
   private Usage usage() {
-    Usage before = spec.split().usage();
+    Usage before = split.usage();
     int cached = before == null ? cachedPromptTokens : before.cachedPromptTokens();
     return new Usage(prompt().length, cached, generatedTokens);
   }

@@ -2,7 +2,9 @@ package dev.halcyon.engine.executor;
 
 import dev.halcyon.engine.CapacityPolicy;
 import dev.halcyon.engine.CloseMode;
+import dev.halcyon.engine.DisaggParams;
 import dev.halcyon.engine.EngineClosedException;
+import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.EngineFailedException;
 import dev.halcyon.engine.EngineMetrics;
 import dev.halcyon.engine.FinishReason;
@@ -11,6 +13,7 @@ import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.IncompleteContextLogitsException;
+import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.RequestOutOfMemoryException;
@@ -18,6 +21,7 @@ import dev.halcyon.engine.RequestTooLargeException;
 import dev.halcyon.engine.executor.ActiveRequest.RequestSpec;
 import dev.halcyon.engine.executor.ModelRunner.ChunkResult;
 import dev.halcyon.engine.executor.StepPlan.Chunk;
+import dev.halcyon.engine.executor.SubmissionQueue.Supply;
 import dev.halcyon.engine.kvcache.BlockTable;
 import dev.halcyon.engine.kvcache.KvCacheManager;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
@@ -26,6 +30,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 import org.slf4j.Logger;
@@ -95,13 +100,41 @@ public final class GenerationExecutor implements AutoCloseable {
     try {
       RequestHandle handle =
           new RequestHandle(nextId.getAndIncrement(), parts.delivery(), queue::cancel);
-      queue.add(
+      ActiveRequest added =
           new ActiveRequest(
-              handle.requestId(), spec, handle, parts.requests().outputs(spec), System.nanoTime()));
+              handle.requestId(), spec, handle, parts.requests().outputs(spec), System.nanoTime());
+      queue.add(added);
+      if (request.firstTokens() != null) {
+        DisaggParams offer = request.disaggParams();
+        request
+            .firstTokens()
+            .whenComplete((later, error) -> queue.supply(supply(added, offer, later, error)));
+      }
       return handle;
     } catch (RuntimeException | Error e) {
       queue.releasePlace();
       throw e;
+    }
+  }
+
+  /** On the thread that has the first tokens: they are checked, and their logits copied. */
+  private Supply supply(
+      ActiveRequest request, DisaggParams offer, DisaggParams later, Throwable error) {
+    Throwable cause =
+        error instanceof CompletionException && error.getCause() != null ? error.getCause() : error;
+    if (cause instanceof EngineException failure) {
+      return new Supply(request, null, failure);
+    } else if (cause != null) {
+      return new Supply(
+          request,
+          null,
+          new KvTransferException(
+              Reason.PEER_LOST, "The first tokens did not come: " + cause, cause));
+    }
+    try {
+      return new Supply(request, parts.requests().supplied(request.spec(), offer, later), null);
+    } catch (RuntimeException e) {
+      return new Supply(request, null, e);
     }
   }
 
@@ -232,7 +265,9 @@ public final class GenerationExecutor implements AutoCloseable {
    */
   private void takeHandedOver() {
     List<RequestHandle> cancelled = queue.drainCancels();
+    List<Supply> supplies = queue.drainSupplies();
     takeSubmissions();
+    supplies.forEach(this::takeFirstTokens);
     for (RequestHandle handle : cancelled) {
       ActiveRequest request = active.get(handle);
       if (request != null) {
@@ -240,6 +275,40 @@ public final class GenerationExecutor implements AutoCloseable {
       } else {
         transfers.unpin(handle);
       }
+    }
+  }
+
+  private void takeFirstTokens(Supply supply) {
+    ActiveRequest request = supply.request();
+    if (request.ended()) {
+      return;
+    }
+    if (supply.error() != null) {
+      fail(request, supply.error());
+      return;
+    }
+    request.supply(supply.part());
+    if (!request.endsByFirstTokens()) {
+      transfers.firstTokensCame(request);
+    } else if (!request.needsTransfer()) {
+      endByFirstTokens(request, System.nanoTime());
+    }
+  }
+
+  /**
+   * Ends a request of which nothing is left to do. It has begun to fetch its prompt, so that the
+   * other side hears that nobody wants it.
+   */
+  private void endByFirstTokens(ActiveRequest request, long now) {
+    try {
+      if (appendFirstTokens(request, request.split().firstTokens(), now)) {
+        throw new IllegalArgumentException(
+            "kvDescriptor is missing in what firstTokens gave, but they end not every output");
+      }
+      request.outputs().forEach(output -> handOut(request, output));
+      endIfFinished(request, now);
+    } catch (IllegalArgumentException e) {
+      fail(request, e);
     }
   }
 
@@ -261,7 +330,10 @@ public final class GenerationExecutor implements AutoCloseable {
     return soonest;
   }
 
-  /** Goes on with requests whose prompts came, and fails those whose prompts will not come. */
+  /**
+   * Goes on with requests whose prompts came, and fails those whose prompts will not come, or are
+   * not wanted any more.
+   */
   private void endTransfers(long now) {
     for (ReceivedPrompts.Ended ended : transfers.takeEnded()) {
       ActiveRequest request = ended.request();
@@ -271,7 +343,13 @@ public final class GenerationExecutor implements AutoCloseable {
       }
       Sequence sequence = request.sequences().get(0);
       scheduler.received(sequence);
-      accept(request, sequence, request.spec().split().firstTokens(), now);
+      accept(request, sequence, request.split().firstTokens(), now);
+    }
+    for (ComputingPrompts.Lost lost : transfers.takeLost()) {
+      ActiveRequest request = active.get(lost.handle());
+      if (request != null) {
+        fail(request, lost.error());
+      }
     }
   }
 
@@ -284,6 +362,9 @@ public final class GenerationExecutor implements AutoCloseable {
         queue.releasePlace();
       }
       transfers.receive(sequence, start);
+      if (sequence.request().endsByFirstTokens()) {
+        endByFirstTokens(sequence.request(), start);
+      }
     }
     if (plan.isEmpty()) {
       if (!plan.receives().isEmpty()) {
@@ -301,6 +382,7 @@ public final class GenerationExecutor implements AutoCloseable {
     }
     markScheduled(plan, start);
     prepareContexts(plan);
+    offerPrompts(plan);
     if (plan.isEmpty()) {
       return true;
     }
@@ -348,6 +430,21 @@ public final class GenerationExecutor implements AutoCloseable {
     }
   }
 
+  /** Makes prompts known whose turn has come, if they are to be fetched while they are computed. */
+  private void offerPrompts(StepPlan plan) {
+    for (Chunk chunk : List.copyOf(plan.chunks())) {
+      ActiveRequest request = chunk.sequence().request();
+      if (request.split().offersEarly() && !request.handle().offered()) {
+        try {
+          request.handle().offer(request.early(transfers.offer(chunk.sequence())));
+        } catch (KvTransferException e) {
+          plan.remove(chunk.sequence());
+          fail(request, e);
+        }
+      }
+    }
+  }
+
   /**
    * Memory ran out in a step: its requests fail, with their blocks given back; the others go on.
    */
@@ -367,6 +464,7 @@ public final class GenerationExecutor implements AutoCloseable {
   private int update(List<ChunkResult> results) {
     for (ChunkResult result : results) {
       scheduler.computed(result.chunk());
+      transfers.advanced(result.chunk().sequence());
     }
     int sampled = 0;
     long now = System.nanoTime();
@@ -426,6 +524,26 @@ public final class GenerationExecutor implements AutoCloseable {
    */
   private void handOver(
       ActiveRequest request, Sequence sequence, List<SampledToken> tokens, long now) {
+    boolean goesOn = appendFirstTokens(request, tokens, now);
+    try {
+      if (request.split().offersEarly()) {
+        // Kept in any case: who fetches it already does not know yet that nothing is left to do.
+        KvDescriptor descriptor = transfers.settle(sequence, now);
+        request.continueElsewhere(tokens, goesOn ? descriptor : null);
+      } else if (goesOn) {
+        request.continueElsewhere(tokens, transfers.pin(request, sequence.table(), now));
+      }
+      request.outputs().forEach(output -> handOut(request, output));
+      endIfFinished(request, now);
+    } catch (RuntimeException | OutOfMemoryError e) {
+      transfers.unpin(request.handle());
+      throw e;
+    }
+  }
+
+  /** Adds each output's first token; returns whether any goes on elsewhere. */
+  private static boolean appendFirstTokens(
+      ActiveRequest request, List<SampledToken> tokens, long now) {
     boolean goesOn = false;
     for (int i = 0; i < tokens.size(); i++) {
       SequenceOutput output = request.output(i);
@@ -436,16 +554,7 @@ public final class GenerationExecutor implements AutoCloseable {
         goesOn = true;
       }
     }
-    try {
-      if (goesOn) {
-        request.continueElsewhere(tokens, transfers.pin(request, sequence.table(), now));
-      }
-      request.outputs().forEach(output -> handOut(request, output));
-      endIfFinished(request, now);
-    } catch (RuntimeException | OutOfMemoryError e) {
-      transfers.unpin(request.handle());
-      throw e;
-    }
+    return goesOn;
   }
 
   /** Adds a token to an output, which may end it. */
@@ -503,6 +612,10 @@ public final class GenerationExecutor implements AutoCloseable {
   private void fail(ActiveRequest request, Throwable error) {
     if (!request.ended()) {
       request.outputs().forEach(output -> metrics.finished(FinishReason.ERROR));
+      transfers.withdraw(
+          request.handle(),
+          new KvTransferException(
+              Reason.CANCELLED, "The prompt was not computed: " + error.getMessage(), error));
       forget(request);
       request.releaseContext();
       notices.add(() -> request.handle().fail(error));
@@ -511,6 +624,10 @@ public final class GenerationExecutor implements AutoCloseable {
 
   private void forget(ActiveRequest request) {
     transfers.drop(request);
+    transfers.withdraw(
+        request.handle(),
+        new KvTransferException(
+            Reason.CANCELLED, "The request ended before its prompt was computed"));
     request.sequences().forEach(scheduler::remove);
     if (request.markScheduled(System.nanoTime(), 0)) {
       queue.releasePlace();

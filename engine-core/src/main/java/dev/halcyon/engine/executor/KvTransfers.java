@@ -2,6 +2,7 @@ package dev.halcyon.engine.executor;
 
 import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.executor.ComputingPrompts.Lost;
 import dev.halcyon.engine.executor.ReceivedPrompts.Ended;
 import dev.halcyon.engine.kvcache.BlockTable;
 import dev.halcyon.engine.kvcache.KvCacheManager;
@@ -18,6 +19,7 @@ final class KvTransfers {
 
   private final TransferMailbox mailbox;
   private final PinnedPrompts pinned;
+  private final ComputingPrompts computing;
   private final ReceivedPrompts received;
 
   /**
@@ -28,6 +30,7 @@ final class KvTransfers {
   KvTransfers(TransferParts parts, KvCacheManager kv, Runnable wake, Runnable onFreed) {
     this.mailbox = new TransferMailbox(wake);
     this.pinned = new PinnedPrompts(parts, kv, mailbox, onFreed);
+    this.computing = new ComputingPrompts(parts, mailbox);
     this.received = new ReceivedPrompts(parts, mailbox);
   }
 
@@ -38,7 +41,7 @@ final class KvTransfers {
 
   /** Whether nothing waits to be done at once. */
   boolean isIdle() {
-    return mailbox.isEmpty() && !received.hasEnded();
+    return mailbox.isEmpty() && !received.hasEnded() && !computing.hasLost();
   }
 
   /** Prompts that wait to be fetched. */
@@ -65,6 +68,31 @@ final class KvTransfers {
     return pinned.pin(request.handle(), table, request.prompt(), now);
   }
 
+  /** Offers a prompt that is about to be computed. */
+  KvDescriptor offer(Sequence sequence) {
+    return computing.offer(sequence);
+  }
+
+  /** Some more of a sequence is computed. */
+  void advanced(Sequence sequence) {
+    computing.advanced(sequence);
+  }
+
+  /** Keeps a prompt until it is fetched that was on offer before. */
+  KvDescriptor settle(Sequence sequence, long now) {
+    return computing.settle(sequence.request().handle(), pinned, sequence, now);
+  }
+
+  /** The offers of unfinished prompts that nobody wants any more. */
+  List<Lost> takeLost() {
+    return computing.takeLost();
+  }
+
+  /** Takes back the offer of a prompt that will not be computed, if there is one. */
+  void withdraw(RequestHandle handle, KvTransferException why) {
+    computing.withdraw(handle, why);
+  }
+
   void unpin(RequestHandle handle) {
     pinned.cancel(handle);
   }
@@ -72,6 +100,11 @@ final class KvTransfers {
   /** Begins to fetch a sequence's prompt. */
   void receive(Sequence sequence, long now) {
     received.start(sequence, sequence.request().spec().split().kvDescriptor(), now);
+  }
+
+  /** The first tokens of a request came, before or after its prompt. */
+  void firstTokensCame(ActiveRequest request) {
+    received.firstTokensCame(request);
   }
 
   List<Ended> takeEnded() {
@@ -85,6 +118,7 @@ final class KvTransfers {
 
   /** Ends everything; later wishes of transports are answered with that. */
   void close(KvTransferException why) {
+    computing.endAll(why);
     pinned.endAll(why);
     received.endAll(why);
     mailbox.close();

@@ -75,6 +75,21 @@ final class PinnedPrompts {
     return pin.offer.descriptor();
   }
 
+  /**
+   * Keeps a prompt that was offered while it was computed, and is whole now.
+   *
+   * @param sequence whose blocks are shared
+   * @return what serves it from now on
+   */
+  KvSource take(
+      RequestHandle handle, Sequence sequence, KvManifest manifest, KvOffer offer, long now) {
+    parts.storage().awaitWrites();
+    Pin pin = new Pin(handle, kv.fork(sequence.table(), manifest.tokens()), manifest, now);
+    pin.offer = offer;
+    pins.put(handle, pin);
+    return pin;
+  }
+
   /** Gives up what a request pinned, if anything. */
   void cancel(RequestHandle handle) {
     Pin pin = pins.get(handle);

@@ -73,6 +73,15 @@ final class ReceivedPrompts {
     }
   }
 
+  /** A request that may wait for its first tokens has them. */
+  void firstTokensCame(ActiveRequest request) {
+    Arrival arrival = arrivals.get(request);
+    if (arrival != null && !arrival.open) {
+      arrivals.remove(request);
+      ended.add(new Ended(request, null));
+    }
+  }
+
   /** The transfers that ended since the last call. */
   List<Ended> takeEnded() {
     List<Ended> taken = List.copyOf(ended);
@@ -104,7 +113,9 @@ final class ReceivedPrompts {
           new KvTransferException(
               Reason.TIMEOUT,
               String.format(
-                  "Nothing came of the prompt's keys and values for %d ms",
+                  arrival.open
+                      ? "Nothing came of the prompt's keys and values for %d ms"
+                      : "The first tokens did not come for %d ms after the prompt",
                   parts.timeoutNanos() / 1_000_000));
       arrival.abandon(late);
       ended.add(new Ended(arrival.request, late));
@@ -125,7 +136,7 @@ final class ReceivedPrompts {
     private final int firstToken;
     private final KvManifest manifest;
     private KvFetch fetch;
-    private long lastProgress;
+    private volatile long lastProgress;
 
     /** Tokens to come, each counted once a layer. */
     private long missing;
@@ -155,6 +166,16 @@ final class ReceivedPrompts {
     @Override
     public String order() {
       return parts.storage().storedOrder();
+    }
+
+    @Override
+    public boolean follows() {
+      return request.split().mayBeComputing();
+    }
+
+    @Override
+    public void progress() {
+      lastProgress = System.nanoTime();
     }
 
     @Override
@@ -253,13 +274,17 @@ final class ReceivedPrompts {
         return;
       }
       open = false;
-      arrivals.remove(request);
+      lastProgress = System.nanoTime();
       KvTransferException outcome = error;
       if (error == null && missing != 0) {
         outcome =
             new KvTransferException(
                 Reason.CORRUPT, "The transfer ended with pieces missing or sent twice");
       }
+      if (outcome == null && !request.hasFirstTokens()) {
+        return; // it keeps its place until they come
+      }
+      arrivals.remove(request);
       ended.add(new Ended(request, outcome));
     }
 

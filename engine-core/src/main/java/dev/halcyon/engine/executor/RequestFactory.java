@@ -3,6 +3,8 @@ package dev.halcyon.engine.executor;
 import dev.halcyon.engine.DisaggChecks;
 import dev.halcyon.engine.DisaggParams;
 import dev.halcyon.engine.GenerationRequest;
+import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.RequestTooLargeException;
 import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.executor.ActiveRequest.RequestSpec;
@@ -54,6 +56,7 @@ final class RequestFactory {
     int[] prompt = truncated(promptIds, params.truncatePromptTokens());
     requireRightPrompt(prompt);
     DisaggParams disagg = request.disaggParams();
+    DisaggChecks.requireFirstTokens(disagg, request.firstTokens() != null);
     if (disagg != null) {
       DisaggChecks.requireFits(disagg, params, prompt, vocabSize, transfers);
     }
@@ -73,6 +76,22 @@ final class RequestFactory {
         request.timeout() == null ? Long.MAX_VALUE : saturatedNanos(request),
         request.prefixReuse(),
         SplitPart.of(disagg, params));
+  }
+
+  /**
+   * What was supplied to a request that was submitted before its first tokens were known.
+   *
+   * @param later null if the prefill engine ended without any
+   * @throws RuntimeException if it can't be used
+   */
+  SplitPart supplied(RequestSpec spec, DisaggParams offer, DisaggParams later) {
+    if (later == null) {
+      throw new KvTransferException(
+          Reason.CANCELLED, "The request ended without first tokens where its prompt was computed");
+    }
+    DisaggChecks.requireSame(offer, later);
+    DisaggChecks.requireFits(later, spec.params(), spec.prompt(), vocabSize, transfers);
+    return SplitPart.of(later, spec.params());
   }
 
   /** The seed asked for, or that of the first tokens, or one of our own. */

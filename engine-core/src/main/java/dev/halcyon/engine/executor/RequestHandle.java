@@ -1,9 +1,12 @@
 package dev.halcyon.engine.executor;
 
+import dev.halcyon.engine.DisaggParams;
 import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.GenerationDelta;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.KvTransferException.Reason;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
@@ -19,6 +22,8 @@ final class RequestHandle implements GenerationHandle {
   private final Consumer<RequestHandle> canceller;
   private final DeltaPublisher deltas;
   private final CompletableFuture<GenerationResult> result = new CompletableFuture<>();
+  private final CompletableFuture<DisaggParams> offer = new CompletableFuture<>();
+  private boolean offered;
 
   RequestHandle(long requestId, Executor delivery, Consumer<RequestHandle> canceller) {
     this.requestId = requestId;
@@ -31,16 +36,37 @@ final class RequestHandle implements GenerationHandle {
     deltas.publish(delta);
   }
 
+  /** The prompt can be fetched as it is computed. */
+  void offer(DisaggParams early) {
+    offered = true;
+    delivery.execute(() -> offer.complete(early));
+  }
+
+  boolean offered() {
+    return offered;
+  }
+
   /**
    * Ends the request well. The future completes elsewhere: callers' code never runs on this thread.
    */
   void complete(GenerationResult value) {
     deltas.end(null);
+    endOffer(
+        new KvTransferException(
+            Reason.CANCELLED, "The request ended, and its prompt was not offered before"));
     delivery.execute(() -> result.complete(value));
+  }
+
+  /** Where there was an offer its own task completes it, perhaps later. */
+  private void endOffer(Throwable why) {
+    if (!offered) {
+      delivery.execute(() -> offer.completeExceptionally(why));
+    }
   }
 
   void fail(Throwable error) {
     deltas.end(error);
+    endOffer(error);
     delivery.execute(() -> result.completeExceptionally(error));
   }
 
@@ -52,6 +78,11 @@ final class RequestHandle implements GenerationHandle {
   @Override
   public CompletableFuture<GenerationResult> result() {
     return result.copy();
+  }
+
+  @Override
+  public CompletableFuture<DisaggParams> offer() {
+    return offer.copy();
   }
 
   @Override

@@ -5,6 +5,7 @@ import dev.halcyon.engine.DisaggRequestType;
 import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.LogitsView;
 import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.ScheduleStyle;
 import dev.halcyon.engine.TokenLogprobs;
 import dev.halcyon.engine.Usage;
 import dev.halcyon.engine.sampling.SampledToken;
@@ -17,11 +18,12 @@ import java.util.List;
  * @param type which part
  * @param requestId the caller's name of the request on both sides
  * @param firstTokens of a generation-only request, one for each sample, with the logprobs and
- *     logits that are wanted; empty otherwise
+ *     logits that are wanted; empty otherwise, and as long as they are not known
  * @param contextLogits or null
  * @param promptLogprobs or null
  * @param kvDescriptor of a generation-only request
  * @param usage what the prefill engine used, or null
+ * @param style which engine heard of it first
  */
 record SplitPart(
     DisaggRequestType type,
@@ -30,12 +32,20 @@ record SplitPart(
     LogitsView contextLogits,
     List<TokenLogprobs> promptLogprobs,
     KvDescriptor kvDescriptor,
-    Usage usage) {
+    Usage usage,
+    ScheduleStyle style) {
 
   /** A request that is not split. */
   static final SplitPart WHOLE =
       new SplitPart(
-          DisaggRequestType.CONTEXT_AND_GENERATION, "", List.of(), null, null, null, null);
+          DisaggRequestType.CONTEXT_AND_GENERATION,
+          "",
+          List.of(),
+          null,
+          null,
+          null,
+          null,
+          ScheduleStyle.CONTEXT_FIRST);
 
   /**
    * The part that parameters say, which were checked before. Rows of logits are copied.
@@ -68,11 +78,22 @@ record SplitPart(
         params.returnContextLogits() ? disagg.contextLogits() : null,
         params.promptLogprobs() != null ? disagg.promptLogprobs() : null,
         disagg.kvDescriptor(),
-        disagg.usage());
+        disagg.usage(),
+        disagg.scheduleStyle());
   }
 
   boolean contextOnly() {
     return type == DisaggRequestType.CONTEXT_ONLY;
+  }
+
+  /** Whether the prompt is offered before it is computed, or may have been. */
+  boolean mayBeComputing() {
+    return style == ScheduleStyle.GENERATION_FIRST;
+  }
+
+  /** Whether its prompt is to be offered before it is computed. */
+  boolean offersEarly() {
+    return contextOnly() && mayBeComputing();
   }
 
   boolean generationOnly() {

@@ -22,8 +22,17 @@ final class SubmissionQueue {
   private final Semaphore places;
   private final ConcurrentLinkedQueue<ActiveRequest> requests = new ConcurrentLinkedQueue<>();
   private final ConcurrentLinkedQueue<RequestHandle> cancels = new ConcurrentLinkedQueue<>();
+  private final ConcurrentLinkedQueue<Supply> supplies = new ConcurrentLinkedQueue<>();
   private final AtomicReference<RuntimeException> closed = new AtomicReference<>();
   private volatile Thread owner;
+
+  /**
+   * What a request was waiting for that was submitted before its first tokens were known.
+   *
+   * @param part null if they will not come
+   * @param error why not, or null
+   */
+  record Supply(ActiveRequest request, SplitPart part, RuntimeException error) {}
 
   SubmissionQueue(int capacity, QueueFullPolicy policy) {
     this.capacity = capacity;
@@ -88,6 +97,19 @@ final class SubmissionQueue {
     wake();
   }
 
+  void supply(Supply supply) {
+    supplies.add(supply);
+    wake();
+  }
+
+  List<Supply> drainSupplies() {
+    List<Supply> drained = new ArrayList<>();
+    for (Supply supply = supplies.poll(); supply != null; supply = supplies.poll()) {
+      drained.add(supply);
+    }
+    return drained;
+  }
+
   ActiveRequest poll() {
     return requests.poll();
   }
@@ -101,7 +123,7 @@ final class SubmissionQueue {
   }
 
   boolean isEmpty() {
-    return requests.isEmpty() && cancels.isEmpty();
+    return requests.isEmpty() && cancels.isEmpty() && supplies.isEmpty();
   }
 
   /** Refuses requests from now on, with {@code reason}, and frees those that wait for a place. */

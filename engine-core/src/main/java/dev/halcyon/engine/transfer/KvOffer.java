@@ -10,6 +10,12 @@ public interface KvOffer {
   KvDescriptor descriptor();
 
   /**
+   * Says that the prompt's computation goes on; more of it may be {@linkplain KvSource#computed
+   * there}. Must not block.
+   */
+  default void advanced() {}
+
+  /**
    * Takes the offer back; whoever is fetching it hears why. Does nothing once it has ended. Must
    * not block.
    */

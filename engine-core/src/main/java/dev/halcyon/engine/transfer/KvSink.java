@@ -22,6 +22,17 @@ public interface KvSink {
   }
 
   /**
+   * Whether the prompt may still be in the making: pieces are asked for as far as the context side
+   * says that it has come, and in that order.
+   */
+  default boolean follows() {
+    return false;
+  }
+
+  /** The context side computes on, so that it is no fault if nothing comes for a while. */
+  default void progress() {}
+
+  /**
    * Hands a piece over. The engine copies it between two steps of its own; one that comes too late
    * is ignored.
    *

@@ -5,13 +5,21 @@ import java.nio.ByteBuffer;
 import java.util.function.Consumer;
 
 /**
- * A computed prompt that an engine offers. It stays in the engine's cache until {@link #end}, or
- * until the engine withdraws it. All methods may be called by any thread.
+ * A prompt that an engine offers, computed or being computed. It stays in the engine's cache until
+ * {@link #end}, or until the engine withdraws it. All methods may be called by any thread.
  */
 public interface KvSource {
 
   /** What it is. */
   KvManifest manifest();
+
+  /**
+   * How many of the prompt's first tokens can be read: all, unless it is offered while it is being
+   * computed. Pieces of later tokens may be asked for, and wait.
+   */
+  default int computed() {
+    return manifest().tokens();
+  }
 
   /**
    * Names the order in which the engine's cache holds keys and values, for pieces that are

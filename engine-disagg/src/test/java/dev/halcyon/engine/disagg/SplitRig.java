@@ -10,10 +10,12 @@ import dev.halcyon.engine.FinishReason;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.ScheduleStyle;
 import dev.halcyon.engine.TestBackend;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.function.UnaryOperator;
 
@@ -91,6 +93,27 @@ final class SplitRig implements AutoCloseable {
     }
     GenerationRequest rest = request.toBuilder().disaggParams(first.disaggParams()).build();
     return Outcome.of(decode.submit(rest));
+  }
+
+  /** The request in two engines, the second of which begins while the first computes. */
+  Outcome overlapped(GenerationRequest request) {
+    GenerationHandle context = submitOffering(request);
+    return Outcome.of(decode.submit(following(request, context)));
+  }
+
+  /** The context-only half of a request, which offers its prompt before it is computed. */
+  GenerationHandle submitOffering(GenerationRequest request) {
+    DisaggParams context =
+        DisaggParams.contextOnly("r" + ++requests, ScheduleStyle.GENERATION_FIRST);
+    return prefill.submit(request.toBuilder().disaggParams(context).build());
+  }
+
+  /** The generation-only half of a request whose context-only half runs. */
+  static GenerationRequest following(GenerationRequest request, GenerationHandle context) {
+    return request.toBuilder()
+        .disaggParams(context.offer().orTimeout(10, TimeUnit.SECONDS).join())
+        .firstTokens(context.result().thenApply(GenerationResult::disaggParams))
+        .build();
   }
 
   /** The context-only half of a request. */

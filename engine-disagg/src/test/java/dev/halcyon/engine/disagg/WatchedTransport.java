@@ -95,6 +95,11 @@ final class WatchedTransport implements KvTransport {
           }
 
           @Override
+          public int computed() {
+            return source.computed();
+          }
+
+          @Override
           public void read(KvPiece piece, ByteBuffer to, Consumer<KvTransferException> done) {
             pass(() -> source.read(piece, to, done));
           }
@@ -140,6 +145,16 @@ final class WatchedTransport implements KvTransport {
     @Override
     public int firstToken() {
       return sink.firstToken();
+    }
+
+    @Override
+    public boolean follows() {
+      return sink.follows();
+    }
+
+    @Override
+    public void progress() {
+      sink.progress();
     }
 
     @Override

@@ -71,6 +71,16 @@ final class TimedTransport implements KvTransport {
     }
 
     @Override
+    public boolean follows() {
+      return sink.follows();
+    }
+
+    @Override
+    public void progress() {
+      sink.progress();
+    }
+
+    @Override
     public void write(KvPiece piece, ByteBuffer from, Consumer<KvTransferException> done) {
       sink.write(piece, from, done);
     }

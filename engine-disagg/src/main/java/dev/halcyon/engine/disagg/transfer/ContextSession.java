@@ -135,6 +135,8 @@ final class ContextSession implements KvSession {
       if (!offer.claim(connection, order)) {
         throw new KvTransferException(Reason.UNKNOWN, "The prompt is being fetched by another");
       }
+      // After the claim, so that no later advance is missed.
+      offer.advanced();
     } catch (KvTransferException e) {
       connection.send(KvFrames.end(id, e));
     }

@@ -112,6 +112,17 @@ public final class InProcessTransport implements KvTransport {
     }
 
     @Override
+    public void advanced() {
+      KvPull running;
+      synchronized (this) {
+        running = pull;
+      }
+      if (running != null) {
+        running.computed(source.computed());
+      }
+    }
+
+    @Override
     public void withdraw(KvTransferException why) {
       end(why, false, true);
     }
@@ -139,6 +150,7 @@ public final class InProcessTransport implements KvTransport {
         fetcher = pull::failed;
       }
       pull.start();
+      advanced();
       return pull;
     }
 

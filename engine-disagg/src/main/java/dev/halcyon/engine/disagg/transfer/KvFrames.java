@@ -28,6 +28,7 @@ import java.util.zip.CRC32C;
  *                    (int32), data
  * DONE       client  transfer [16]
  * END        both    transfer [16], reason, message
+ * COMPUTED   server  transfer [16], tokens that can be read (int32); after OPEN, and as more can
  * </pre>
  *
  * Pieces are stored where both sides have an order of the same name, and lie as [keys or values,
@@ -46,6 +47,7 @@ final class KvFrames {
   static final byte DATA = 8;
   static final byte DONE = 9;
   static final byte END = 10;
+  static final byte COMPUTED = 11;
 
   static final short VERSION = 2;
   static final int NONCE_BYTES = 32;
@@ -169,6 +171,10 @@ final class KvFrames {
 
   static ByteBuf done(UUID id) {
     return writeId(begin(DONE), id);
+  }
+
+  static ByteBuf computed(UUID id, int tokens) {
+    return writeId(begin(COMPUTED), id).writeInt(tokens);
   }
 
   static ByteBuf end(UUID id, KvTransferException why) {

@@ -7,15 +7,15 @@ import dev.halcyon.engine.transfer.KvManifest;
 import dev.halcyon.engine.transfer.KvPiece;
 import dev.halcyon.engine.transfer.KvSink;
 import java.nio.ByteBuffer;
-import java.util.ArrayList;
-import java.util.HashSet;
-import java.util.List;
-import java.util.Set;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Map;
 
 /**
- * The generation side of a transfer, whatever the way to the other side: asks for pieces in the
- * order of layers, a few at a time, hands each to the sink and then asks for another. Pieces that
- * were not asked for, came before, or come too late are ignored. Safe for use by several threads.
+ * The generation side of a transfer, whatever the way to the other side: asks for pieces, all
+ * layers of some tokens, then those of the next, as far as they are computed; a few at a time,
+ * hands each to the sink and then asks for another. Pieces that were not asked for, came before, or
+ * come too late are ignored. Safe for use by several threads.
  */
 final class KvPull implements KvFetch {
 
@@ -39,11 +39,21 @@ final class KvPull implements KvFetch {
   private final Link link;
   private final int window;
   private final int tokensPerPiece;
-  private final int piecesPerLayer;
-  private final int total;
 
-  /** Numbers of pieces that were asked for and did not come. */
-  private final Set<Integer> requested = new HashSet<>();
+  /** By number, the pieces that were asked for and did not come. */
+  private final Map<Integer, KvPiece> requested = new HashMap<>();
+
+  /** The tokens that may be asked for. */
+  private int computed;
+
+  /** The tokens that are asked for now, and the next of their layers. */
+  private int first;
+
+  private int end;
+  private int layer;
+
+  /** Tokens to be written, each counted once a layer. */
+  private long missing;
 
   private int next;
   private int written;
@@ -59,10 +69,11 @@ final class KvPull implements KvFetch {
     this.link = link;
     this.window = window;
     KvManifest manifest = sink.manifest();
-    int tokens = manifest.tokens() - sink.firstToken();
     this.tokensPerPiece = tokensPerPiece(manifest, sink.firstToken(), pieceBytes);
-    this.piecesPerLayer = (tokens + tokensPerPiece - 1) / tokensPerPiece;
-    this.total = Math.multiplyExact(piecesPerLayer, manifest.layout().layers());
+    this.first = sink.firstToken();
+    this.end = first;
+    this.computed = sink.follows() ? 0 : manifest.tokens();
+    this.missing = (long) (manifest.tokens() - first) * manifest.layout().layers();
   }
 
   /** The bytes of the largest piece that is asked for. */
@@ -83,6 +94,18 @@ final class KvPull implements KvFetch {
     requestMore();
   }
 
+  /** The other side has so many tokens now, or says again that it has. */
+  void computed(int tokens) {
+    synchronized (this) {
+      if (ended) {
+        return;
+      }
+      computed = Math.max(computed, Math.min(tokens, sink.manifest().tokens()));
+    }
+    sink.progress();
+    requestMore();
+  }
+
   /**
    * Whether a piece that is on its way was asked for, and still is wanted. One of another size than
    * asked for ends the transfer.
@@ -90,10 +113,10 @@ final class KvPull implements KvFetch {
   boolean expects(int number, int bytes) {
     KvPiece piece;
     synchronized (this) {
-      if (ended || !requested.contains(number)) {
+      piece = requested.get(number);
+      if (ended || piece == null) {
         return false;
       }
-      piece = piece(number);
     }
     long size = piece.bytes(sink.manifest().layout());
     if (bytes != size) {
@@ -114,11 +137,11 @@ final class KvPull implements KvFetch {
    * @param release called exactly once, when the bytes are no longer needed
    */
   void arrived(int number, boolean stored, ByteBuffer data, Runnable release) {
-    if (!expects(number, data.remaining()) || !take(number)) {
+    KvPiece piece = expects(number, data.remaining()) ? take(number) : null;
+    if (piece == null) {
       release.run();
       return;
     }
-    KvPiece piece = piece(number);
     sink.write(
         stored ? piece.asStored() : piece,
         data,
@@ -127,7 +150,7 @@ final class KvPull implements KvFetch {
           if (error != null) {
             give(error);
           } else {
-            pieceWritten();
+            pieceWritten(piece);
           }
         });
   }
@@ -154,16 +177,17 @@ final class KvPull implements KvFetch {
     }
   }
 
-  /** Whether the piece is this caller's to write. */
-  private synchronized boolean take(int number) {
-    return !ended && requested.remove(number);
+  /** A piece that is this caller's to write, or null. */
+  private synchronized KvPiece take(int number) {
+    return ended ? null : requested.remove(number);
   }
 
-  private void pieceWritten() {
+  private void pieceWritten(KvPiece piece) {
     boolean last;
     synchronized (this) {
       written++;
-      last = written == total && !ended;
+      missing -= piece.count();
+      last = missing == 0 && !ended;
       ended |= last;
     }
     if (last) {
@@ -182,30 +206,34 @@ final class KvPull implements KvFetch {
       }
       requesting = true;
     }
-    for (List<Integer> numbers = nextNumbers(); !numbers.isEmpty(); numbers = nextNumbers()) {
-      for (int number : numbers) {
-        link.request(number, piece(number));
-      }
+    for (var pieces = nextPieces(); !pieces.isEmpty(); pieces = nextPieces()) {
+      pieces.forEach(link::request);
     }
   }
 
   /** What may be asked for now; if there is nothing, whoever asks has done so. */
-  private synchronized List<Integer> nextNumbers() {
-    List<Integer> numbers = new ArrayList<>();
+  private synchronized Map<Integer, KvPiece> nextPieces() {
+    Map<Integer, KvPiece> pieces = new LinkedHashMap<>();
     // Pieces that are being written count too: their memory is in use.
-    while (!ended && next < total && next - written < window) {
-      requested.add(next);
-      numbers.add(next++);
+    while (!ended && next - written < window && advance()) {
+      pieces.put(next++, new KvPiece(layer++, first, end - first));
     }
-    requesting = !numbers.isEmpty();
-    return numbers;
+    requested.putAll(pieces);
+    requesting = !pieces.isEmpty();
+    return pieces;
   }
 
-  private KvPiece piece(int number) {
-    int layer = number / piecesPerLayer;
-    int first = sink.firstToken() + number % piecesPerLayer * tokensPerPiece;
-    int count = Math.min(tokensPerPiece, sink.manifest().tokens() - first);
-    return new KvPiece(layer, first, count);
+  /** Goes on to the next tokens where all layers of the last were asked for; false if none are. */
+  private boolean advance() {
+    if (first == end || layer == sink.manifest().layout().layers()) {
+      if (end >= computed) {
+        return false;
+      }
+      first = end;
+      end = Math.min(first + tokensPerPiece, computed);
+      layer = 0;
+    }
+    return true;
   }
 
   private synchronized boolean markEnded() {

@@ -72,6 +72,14 @@ final class NetworkOffer implements KvOffer {
   }
 
   @Override
+  public void advanced() {
+    KvConnection connection = fetcher.get();
+    if (connection != null && offers.get(id) == this) {
+      connection.send(KvFrames.computed(id, source.computed()));
+    }
+  }
+
+  @Override
   public void withdraw(KvTransferException why) {
     if (offers.remove(id, this)) {
       tellFetcher(why);

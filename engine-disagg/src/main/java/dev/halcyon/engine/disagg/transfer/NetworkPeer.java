@@ -113,6 +113,14 @@ final class NetworkPeer {
   /** A frame that is not DATA came after the handshake. */
   void received(byte type, ByteBuf frame) {
     UUID id = KvFrames.readId(frame);
+    if (type == KvFrames.COMPUTED) {
+      Transfer following = transfers.get(id);
+      int tokens = frame.readInt();
+      if (following != null) {
+        following.pull.computed(tokens);
+      }
+      return;
+    }
     if (type != KvFrames.END) {
       throw new IllegalArgumentException("a frame of type " + type);
     }
