@@ -8,6 +8,7 @@ import java.lang.reflect.Modifier;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.Test;
 
 class GenerationRequestTest {
@@ -23,7 +24,8 @@ class GenerationRequestTest {
         .priority(-3)
         .timeout(Duration.ofSeconds(7))
         .prefixReuse(PrefixReuse.REQUIRED)
-        .disaggParams(DisaggParams.contextOnly("r"));
+        .disaggParams(DisaggParams.contextOnly("r"))
+        .firstTokens(new CompletableFuture<>());
   }
 
   /** Whatever can be read of a request: a field added later is among it. */

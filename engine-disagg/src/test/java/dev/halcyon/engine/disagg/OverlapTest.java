@@ -187,6 +187,7 @@ class OverlapTest {
     try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
       GenerationHandle context = rig.submitOffering(REQUEST);
       GenerationHandle rest = rig.decode.submit(SplitRig.following(REQUEST, context));
+      SplitRig.await(() -> rig.decode.metrics().receivingPrompts() == 1);
       context.cancel();
       gate.countDown();
       assertThat(failure(rest).reason()).isEqualTo(Reason.CANCELLED);
@@ -203,6 +204,7 @@ class OverlapTest {
     try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
       GenerationHandle context = rig.submitOffering(REQUEST);
       GenerationHandle rest = rig.decode.submit(SplitRig.following(REQUEST, context));
+      SplitRig.await(() -> rig.decode.metrics().receivingPrompts() == 1);
       rest.cancel();
       assertThat(rest.await().outputs().get(0).finishReason()).isEqualTo(FinishReason.CANCELLED);
       gate.countDown();
@@ -372,17 +374,26 @@ class OverlapTest {
             b.capacityPolicy(CapacityPolicy.MAX_UTILIZATION)
                 .kvBlockSize(8)
                 .kvCacheTokens(72)
+                .maxBatchSize(2)
                 .maxBatchTokens(2)
                 .prefixReuse(false);
-    FollowedTransport followed = new FollowedTransport(Ends.tcp());
+    FollowedTransport followed = stopping(Ends.tcp(), 2);
     try (SplitRig rig =
         SplitRig.of(TestBackend.CPU, model, Ends.of(followed), b -> b, little, b -> b)) {
       int[] prompt = new Random(3).ints(8, 1, TinyCheckpoint.VOCAB).toArray();
       GenerationRequest growing =
           GenerationRequest.of(
               prompt, SamplingParams.builder().maxTokens(40).ignoreEos(true).build());
+      // Holds the engine until both are there.
+      GenerationHandle first =
+          rig.submitOffering(GenerationRequest.of(new int[] {5, 6}, REQUEST.params()));
+      first.offer().join();
       GenerationHandle other = rig.prefill.submit(growing);
-      Outcome split = rig.overlapped(REQUEST);
+      GenerationHandle context = rig.submitOffering(REQUEST);
+      gate.countDown();
+      first.await();
+      first.cancel();
+      Outcome split = Outcome.of(rig.decode.submit(SplitRig.following(REQUEST, context)));
       split.assertSame(rig.whole(REQUEST));
       Outcome.of(other).assertSame(rig.whole(growing));
       assertThat(rig.prefill.metrics().pauses()).as("pauses").isPositive();
@@ -409,10 +420,14 @@ class OverlapTest {
 
   /** One whose computing engine stops behind the second chunk until the gate is opened. */
   private FollowedTransport stopping(Ends ends) {
+    return stopping(ends, 14);
+  }
+
+  private FollowedTransport stopping(Ends ends, int tokens) {
     FollowedTransport followed = new FollowedTransport(ends);
     followed.onComputed =
         computed -> {
-          if (computed == 14) {
+          if (computed == tokens) {
             try {
               gate.await(20, TimeUnit.SECONDS);
             } catch (InterruptedException e) {
