@@ -14,6 +14,8 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Prompts that are on offer while they are computed. They own no blocks: pieces are read from those
@@ -21,6 +23,8 @@ import java.util.function.Consumer;
  * is computed a pin takes over.
  */
 final class ComputingPrompts {
+
+  private static final Logger LOG = LoggerFactory.getLogger(ComputingPrompts.class);
 
   private final TransferParts parts;
   private final TransferMailbox mailbox;
@@ -60,7 +64,11 @@ final class ComputingPrompts {
     if (prompt != null) {
       prompt.reached = Math.max(prompt.reached, sequence.computed());
       prompt.retry();
-      prompt.offer.advanced();
+      try {
+        prompt.offer.advanced();
+      } catch (RuntimeException e) {
+        LOG.error("A KV transport failed to say that a prompt is being computed", e);
+      }
     }
   }
 
