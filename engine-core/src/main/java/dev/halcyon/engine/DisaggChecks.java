@@ -105,10 +105,8 @@ public final class DisaggChecks {
    * @param disagg or null
    */
   public static void requireFirstTokens(DisaggParams disagg, boolean later) {
-    boolean lacking =
-        disagg != null
-            && disagg.requestType() == DisaggRequestType.GENERATION_ONLY
-            && disagg.firstGenTokens().isEmpty();
+    boolean continues = disagg != null && disagg.requestType() == DisaggRequestType.GENERATION_ONLY;
+    boolean lacking = continues && disagg.firstGenTokens().isEmpty();
     if (later && !lacking) {
       throw new IllegalArgumentException(
           "firstTokens are for GENERATION_ONLY with an offer, which has no firstGenTokens");
@@ -117,9 +115,7 @@ public final class DisaggChecks {
       throw new IllegalArgumentException(
           "firstTokens is missing, and disaggParams are an offer without firstGenTokens");
     }
-    if (disagg != null
-        && disagg.requestType() == DisaggRequestType.GENERATION_ONLY
-        && disagg.kvDescriptor() == null) {
+    if (continues && disagg.kvDescriptor() == null) {
       throw new IllegalArgumentException(
           "kvDescriptor is missing: the first tokens ended every output, and nothing is left to do");
     }

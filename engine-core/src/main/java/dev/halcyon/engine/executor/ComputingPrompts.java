@@ -153,10 +153,7 @@ final class ComputingPrompts {
 
     @Override
     public void read(KvPiece piece, ByteBuffer to, Consumer<KvTransferException> done) {
-      piece.requireWithin(manifest);
-      if (to.remaining() < piece.bytes(manifest.layout())) {
-        throw new IllegalArgumentException("to has no room for " + piece);
-      }
+      piece.requireReadable(manifest, to);
       KvSource whole = pin;
       if (whole != null) {
         whole.read(piece, to, done);

@@ -154,10 +154,7 @@ final class PinnedPrompts {
 
     @Override
     public void read(KvPiece piece, ByteBuffer to, Consumer<KvTransferException> done) {
-      piece.requireWithin(manifest);
-      if (to.remaining() < piece.bytes(manifest.layout())) {
-        throw new IllegalArgumentException("to has no room for " + piece);
-      }
+      piece.requireReadable(manifest, to);
       if (parts.storage().exportsOnAnyThread()) {
         done.accept(export(piece, to));
       } else {

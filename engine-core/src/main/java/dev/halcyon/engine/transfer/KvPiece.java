@@ -1,5 +1,7 @@
 package dev.halcyon.engine.transfer;
 
+import java.nio.ByteBuffer;
+
 /**
  * The keys and values of some tokens in one layer.
  *
@@ -36,6 +38,18 @@ public record KvPiece(int layer, int firstToken, int count, boolean stored) {
           String.format(
               "%s is outside of %d layers of %d tokens",
               this, manifest.layout().layers(), manifest.tokens()));
+    }
+  }
+
+  /**
+   * Requires that the piece lies within a prompt, and that a buffer has room for it.
+   *
+   * @throws IllegalArgumentException if it doesn't, or has none
+   */
+  public void requireReadable(KvManifest manifest, ByteBuffer to) {
+    requireWithin(manifest);
+    if (to.remaining() < bytes(manifest.layout())) {
+      throw new IllegalArgumentException("to has no room for " + this);
     }
   }
 

@@ -128,21 +128,13 @@ public final class ContextLogits implements AutoCloseable {
   void acceptReduced(int rows, float[] last) {
     scored += rows;
     if (complete()) {
-      device.awaitReductions();
-      logprobs.retainLast(last);
+      retainLast(last);
     }
   }
 
   /** Sets the entry of a row that is yet to be accepted, the given number of rows ahead. */
   void reduceAhead(DeviceRows row, int ahead) {
     reduction.reduce(row, 0, 1, logprobs, scored + ahead);
-  }
-
-  /** Waits until all logprobs are set, if all rows are there. */
-  void awaitLogprobs() {
-    if (logprobs != null && complete()) {
-      device.awaitReductions();
-    }
   }
 
   private void convertInto(FullLogits storage, DeviceRows rows) {
@@ -179,10 +171,15 @@ public final class ContextLogits implements AutoCloseable {
     }
     reduction.reduce(from, firstRow, rows, logprobs, scored);
     if (scored + rows == promptLength) {
-      device.awaitReductions();
       float[] last = new float[vocabSize];
       from.read(firstRow + rows - 1, last);
-      logprobs.retainLast(last);
+      retainLast(last);
     }
+  }
+
+  /** All rows are reduced, or being so: waits until their logprobs are set. */
+  private void retainLast(float[] last) {
+    device.awaitReductions();
+    logprobs.retainLast(last);
   }
 }

@@ -68,7 +68,7 @@ public final class ContextLogitsPlan implements AutoCloseable {
     }
     this.resident = new ResidentWorkspace(head, device, ranks);
     this.tiles =
-        ranks.size() == 1 && resident.projection() != null
+        ranks.size() == 1
             ? new TiledProjection(head, device, resident, tileBytes, leastColumns)
             : null;
   }
@@ -193,7 +193,6 @@ public final class ContextLogitsPlan implements AutoCloseable {
         projectInChunks(target, hiddenRows(chunk, done, rows - done), rows - done, lastRow);
       }
     }
-    target.awaitLogprobs();
   }
 
   /** Full path: every row at once, in the head's type. */
