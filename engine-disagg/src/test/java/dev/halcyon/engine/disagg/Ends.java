@@ -39,11 +39,11 @@ public record Ends(KvTransport context, KvTransport generation, IntSupplier open
         context, generation, () -> context.openTransfers() + generation.openTransfers());
   }
 
-  static Ends of(KvTransport both) {
+  public static Ends of(KvTransport both) {
     return new Ends(both, both, () -> 0);
   }
 
-  void close() {
+  public void close() {
     generation.close();
     context.close();
   }

@@ -16,23 +16,23 @@ import java.util.function.Consumer;
 import java.util.function.IntConsumer;
 
 /** Notes in one order which tokens are computed on one side and written on the other. */
-final class FollowedTransport implements KvTransport {
+public final class FollowedTransport implements KvTransport {
 
   private final KvTransport context;
   private final KvTransport generation;
 
   /** "computed n", "written m" (m is the token behind the piece), and "progress". */
-  final List<String> events = new CopyOnWriteArrayList<>();
+  public final List<String> events = new CopyOnWriteArrayList<>();
 
   /** Runs on the computing engine's thread after each of its steps, with the tokens so far. */
-  volatile IntConsumer onComputed = computed -> {};
+  public volatile IntConsumer onComputed = computed -> {};
 
-  FollowedTransport(Ends ends) {
+  public FollowedTransport(Ends ends) {
     this.context = ends.context();
     this.generation = ends.generation();
   }
 
-  boolean hasWritten() {
+  public boolean hasWritten() {
     return events.stream().anyMatch(event -> event.startsWith("written"));
   }
 

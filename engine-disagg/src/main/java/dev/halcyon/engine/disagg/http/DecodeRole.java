@@ -3,6 +3,7 @@ package dev.halcyon.engine.disagg.http;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.halcyon.engine.Engine;
+import dev.halcyon.engine.ScheduleStyle;
 import dev.halcyon.engine.disagg.http.ApiReader.Api;
 import dev.halcyon.engine.disagg.http.ApiReader.Body;
 import dev.halcyon.engine.disagg.server.ApiException;
@@ -11,7 +12,7 @@ import dev.halcyon.engine.disagg.server.EventStream;
 import dev.halcyon.engine.disagg.server.Json;
 import java.net.URI;
 import java.time.Duration;
-import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CancellationException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicInteger;
 
@@ -20,8 +21,6 @@ import java.util.concurrent.atomic.AtomicInteger;
  * with the request, or which it asks for itself when it has room (generation first).
  */
 final class DecodeRole implements AutoCloseable {
-
-  private static final String STYLE = "schedule_style";
 
   private final Engine engine;
   private final ApiReader reader;
@@ -52,27 +51,21 @@ final class DecodeRole implements AutoCloseable {
   /** Answers a request that has disaggregated_params. */
   void generate(Call call, Body body) {
     Fields split = SplitFields.of(body.split(), SplitFields.GENERATION_ONLY);
-    String style = split.text(STYLE);
-    if (style == null || style.equals("context_first")) {
-      SplitFields.requestId(split);
-      JsonNode prompts = split.take("prompts");
-      split.refuseOthers();
-      ApiRequest request = handedOver(body, prompts);
-      generation(call, body.api(), request, () -> {}).start(engine, options.requestTimeout());
-    } else if (style.equals("generation_first")) {
+    if (SplitFields.style(split) == ScheduleStyle.GENERATION_FIRST) {
       generationFirst(call, body, split);
-    } else {
-      throw ApiException.invalid(
-          split.path(STYLE),
-          "'" + split.path(STYLE) + "' must be \"context_first\" or \"generation_first\"");
+      return;
     }
+    SplitFields.requestId(split);
+    JsonNode prompts = split.take(SplitFields.PROMPTS);
+    split.refuseOthers();
+    ApiRequest request =
+        body.request().withPrompts(codec.fromJson(prompts, body.request(), samePrompts(body)));
+    generation(call, body.api(), request, () -> {}).start(engine, options.requestTimeout());
   }
 
-  /** The request with what was handed over for it. */
-  private ApiRequest handedOver(Body body, JsonNode prompts) {
-    // A chat's template may say what day it is: the prompt is the one that was computed.
-    boolean same = body.api() != Api.CHAT;
-    return body.request().withPrompts(codec.fromJson(prompts, body.request(), same));
+  /** A chat's template may say what day it is: the prompt is the one that is computed. */
+  private static boolean samePrompts(Body body) {
+    return body.api() != Api.CHAT;
   }
 
   private Generation generation(Call call, Api api, ApiRequest request, Runnable whenCancelled) {
@@ -86,60 +79,95 @@ final class DecodeRole implements AutoCloseable {
     int prompts = body.request().prompts().size();
     admit(prompts);
     ObjectNode context = Json.object().setAll(body.json());
-    context.set(SplitFields.NAME, SplitFields.contextOnly(id));
+    context.set(SplitFields.NAME, SplitFields.contextOffered(id));
     long start = System.nanoTime();
-    CompletableFuture<JsonNode> asked;
+    PrefillAnswer asked;
     try {
       asked = prefills.prefill(prefill, context, options.requestTimeout());
     } catch (RuntimeException | Error e) {
       expected.addAndGet(-prompts);
       throw e;
     }
-    Runnable giveUp = () -> prefills.cancel(prefill, id);
+    Runnable giveUp =
+        () -> {
+          asked.cancel();
+          prefills.cancel(prefill, id);
+        };
     // From now on the client hears that someone is there.
     EventStream events = body.request().stream() ? call.events() : null;
-    call.onGone(() -> asked.cancel(true));
-    asked.whenCompleteAsync(
-        (answer, failure) -> {
-          expected.addAndGet(-prompts);
-          if (failure != null) {
-            giveUp.run();
-            if (!asked.isCancelled()) {
-              call.fail(Failures.of(failure));
-            }
-            return;
-          }
-          Duration left = options.requestTimeout().minusNanos(System.nanoTime() - start);
-          if (left.isNegative() || left.isZero()) {
-            giveUp.run();
-            call.fail(PrefillClient.tooLate());
-          } else {
-            goOn(call, body, answer, left, events, giveUp);
-          }
-        },
-        workers);
+    call.onGone(asked::cancel);
+    asked
+        .offers()
+        .whenCompleteAsync(
+            (offers, failure) -> {
+              expected.addAndGet(-prompts);
+              if (failure != null) {
+                giveUp.run();
+                if (!(failure instanceof CancellationException)) {
+                  call.fail(Failures.of(failure));
+                }
+                return;
+              }
+              Duration left = options.requestTimeout().minusNanos(System.nanoTime() - start);
+              if (left.isNegative() || left.isZero()) {
+                giveUp.run();
+                call.fail(PrefillClient.tooLate());
+              } else {
+                goOn(call, body, asked, offers, left, events, giveUp);
+              }
+            },
+            workers);
   }
 
   private void goOn(
       Call call,
       Body body,
-      JsonNode answer,
+      PrefillAnswer asked,
+      JsonNode offers,
       Duration timeout,
       EventStream events,
       Runnable giveUp) {
     ApiRequest request;
     try {
-      request = handedOver(body, answer.path(SplitFields.NAME).get("prompts"));
+      request =
+          body.request()
+              .withPrompts(
+                  codec.offersFromJson(prompts(offers), body.request(), samePrompts(body)));
     } catch (RuntimeException e) {
       giveUp.run();
       call.fail(PrefillClient.unusable(e.getMessage()));
       return;
     }
+    Generation generation = generation(call, body.api(), request, giveUp);
     try {
-      generation(call, body.api(), request, giveUp).start(engine, timeout, events);
+      generation.start(engine, timeout, events);
     } catch (RuntimeException | Error e) {
       call.fail(Failures.of(e));
+      return;
     }
+    asked
+        .firstTokens()
+        .whenCompleteAsync(
+            (tokens, failure) -> {
+              if (failure == null) {
+                firstTokens(generation, request, tokens);
+              } else if (!(failure instanceof CancellationException)) {
+                generation.fail(failure);
+              }
+            },
+            workers);
+  }
+
+  private void firstTokens(Generation generation, ApiRequest request, JsonNode tokens) {
+    try {
+      codec.completeFromJson(prompts(tokens), request);
+    } catch (RuntimeException e) {
+      generation.fail(PrefillClient.unusable(e.getMessage()));
+    }
+  }
+
+  private static JsonNode prompts(JsonNode answer) {
+    return answer.path(SplitFields.NAME).get(SplitFields.PROMPTS);
   }
 
   private URI allowed(Fields split) {

@@ -77,11 +77,18 @@ final class Generation {
     }
   }
 
+  /** Ends all of it with an error. */
+  void fail(Throwable failure) {
+    submission.fail(failure);
+  }
+
   private GenerationRequest engineRequest(ApiRequest.Prompt prompt, Duration timeout) {
-    return request
-        .engineRequest(prompt, timeout)
-        .disaggParams(prompt.handover() == null ? null : prompt.handover().rest())
-        .build();
+    GenerationRequest.Builder builder = request.engineRequest(prompt, timeout);
+    Handover handover = prompt.handover();
+    if (handover != null) {
+      builder.disaggParams(handover.rest()).firstTokens(handover.firstTokens());
+    }
+    return builder.build();
   }
 
   private void whole() {

@@ -9,6 +9,7 @@ import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.GenerationOutput;
 import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.ScheduleStyle;
 import dev.halcyon.engine.Usage;
 import dev.halcyon.engine.disagg.codec.DisaggParamsCodec;
 import dev.halcyon.engine.disagg.codec.LogitsCodec;
@@ -19,17 +20,19 @@ import dev.halcyon.engine.disagg.server.Json;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.stream.IntStream;
 
 /**
  * What a prefill server hands to a decode server, as JSON: {@code {"request_type":
  * "generation_only", "request_id": ID, "prompts": [...]}}, for each of the request's prompts {@code
  * {"prompt_token_ids": [...]}} with either {@code "rest"}, as {@link DisaggParamsCodec} writes it,
- * or {@code "result"}, as {@link ResultCodec} does.
+ * or {@code "result"}, as {@link ResultCodec} does. What is only offered yet has the same form,
+ * with {@code "offer"} in their place.
  */
 final class HandoverCodec {
 
-  private static final String ROOT = SplitFields.NAME + ".prompts";
+  private static final String ROOT = SplitFields.NAME + "." + SplitFields.PROMPTS;
   private static final String IDS = "prompt_token_ids";
 
   private final int vocabSize;
@@ -47,11 +50,8 @@ final class HandoverCodec {
 
   /** Logits are read, not closed. */
   ObjectNode toJson(String requestId, List<GenerationResult> all) {
-    ObjectNode object =
-        Json.object()
-            .put(SplitFields.TYPE, SplitFields.GENERATION_ONLY)
-            .put(SplitFields.REQUEST_ID, requestId);
-    ArrayNode prompts = object.putArray("prompts");
+    ObjectNode object = head(requestId);
+    ArrayNode prompts = object.putArray(SplitFields.PROMPTS);
     for (GenerationResult result : all) {
       ObjectNode prompt = prompts.addObject();
       ArrayNode ids = prompt.putArray(IDS);
@@ -65,28 +65,104 @@ final class HandoverCodec {
     return object;
   }
 
+  /** What is on offer before it is computed, for each of a request's prompts. */
+  ObjectNode offersToJson(String requestId, List<Prompt> prompts, List<DisaggParams> offers) {
+    ObjectNode object = head(requestId);
+    ArrayNode array = object.putArray(SplitFields.PROMPTS);
+    for (int i = 0; i < offers.size(); i++) {
+      ObjectNode prompt = array.addObject();
+      ArrayNode ids = prompt.putArray(IDS);
+      IntStream.of(prompts.get(i).ids()).forEach(ids::add);
+      prompt.set("offer", params.toJson(offers.get(i)));
+    }
+    return object;
+  }
+
+  private static ObjectNode head(String requestId) {
+    return Json.object()
+        .put(SplitFields.TYPE, SplitFields.GENERATION_ONLY)
+        .put(SplitFields.REQUEST_ID, requestId);
+  }
+
   /**
    * Reads what was handed over for a request.
    *
    * @param samePrompts whether its prompts' ids have to be the request's
    * @throws WireFormatException if it is not sound, or another request's
    */
-  List<Prompt> fromJson(JsonNode node, ApiRequest request, boolean samePrompts) {
-    List<Prompt> asked = request.prompts();
-    if (!(node instanceof ArrayNode array) || array.size() != asked.size()) {
-      throw new WireFormatException(
-          ROOT, "must be an array with an entry for each of the " + asked.size() + " prompts");
-    }
+  List<Prompt> fromJson(JsonNode handedOver, ApiRequest request, boolean samePrompts) {
+    ArrayNode array = prompts(handedOver, request);
     List<Prompt> prompts = new ArrayList<>();
     for (int i = 0; i < array.size(); i++) {
-      String field = ROOT + "[" + i + "]";
+      String field = field(i);
       Handover handover = handover(array.get(i), field, request.params());
-      if (samePrompts && !Arrays.equals(handover.promptIds(), asked.get(i).ids())) {
-        throw new WireFormatException(field + "." + IDS, "are not those of the request's prompt");
-      }
-      prompts.add(new Prompt(handover.promptIds(), asked.get(i).text(), handover));
+      prompts.add(prompt(request, i, handover, samePrompts));
     }
     return prompts;
+  }
+
+  /**
+   * Reads what is on offer for a request, whose first tokens are to come.
+   *
+   * @param samePrompts whether its prompts' ids have to be the request's
+   * @throws WireFormatException if it is not sound, or another request's
+   */
+  List<Prompt> offersFromJson(JsonNode offered, ApiRequest request, boolean samePrompts) {
+    ArrayNode array = prompts(offered, request);
+    List<Prompt> prompts = new ArrayList<>();
+    for (int i = 0; i < array.size(); i++) {
+      String field = field(i);
+      Fields fields = Fields.of(array.get(i), field);
+      int[] ids = ids(fields.take(IDS), field + "." + IDS);
+      DisaggParams offer = rest(fields.take("offer"), field + ".offer", ids.length);
+      fields.refuseOthers();
+      require(
+          offer.scheduleStyle() == ScheduleStyle.GENERATION_FIRST && offer.kvDescriptor() != null,
+          field + ".offer",
+          "must be one of a prompt that is being computed");
+      Handover handover = new Handover(ids, offer, new CompletableFuture<>(), null);
+      prompts.add(prompt(request, i, handover, samePrompts));
+    }
+    return prompts;
+  }
+
+  /**
+   * Gives prompts that were on offer their first tokens, if those of all of them are sound.
+   *
+   * @param request with its prompts as {@link #offersFromJson} read them
+   * @throws WireFormatException if they are not, or another request's
+   */
+  void completeFromJson(JsonNode handedOver, ApiRequest request) {
+    List<Prompt> prompts = fromJson(handedOver, request, true);
+    for (int i = 0; i < prompts.size(); i++) {
+      require(prompts.get(i).handover().rest() != null, field(i), "must have rest");
+    }
+    for (int i = 0; i < prompts.size(); i++) {
+      DisaggParams rest = prompts.get(i).handover().rest();
+      request.prompts().get(i).handover().firstTokens().complete(rest);
+    }
+  }
+
+  private static String field(int prompt) {
+    return ROOT + "[" + prompt + "]";
+  }
+
+  private static ArrayNode prompts(JsonNode node, ApiRequest request) {
+    int asked = request.prompts().size();
+    if (!(node instanceof ArrayNode array) || array.size() != asked) {
+      throw new WireFormatException(
+          ROOT, "must be an array with an entry for each of the " + asked + " prompts");
+    }
+    return array;
+  }
+
+  private static Prompt prompt(ApiRequest request, int i, Handover handover, boolean samePrompts) {
+    Prompt asked = request.prompts().get(i);
+    require(
+        !samePrompts || Arrays.equals(handover.promptIds(), asked.ids()),
+        field(i) + "." + IDS,
+        "are not those of the request's prompt");
+    return new Prompt(handover.promptIds(), asked.text(), handover);
   }
 
   private Handover handover(JsonNode node, String field, SamplingParams asked) {
@@ -99,12 +175,12 @@ final class HandoverCodec {
       throw new WireFormatException(field, "must have one of rest and result");
     }
     if (rest != null) {
-      return new Handover(ids, rest(rest, field + ".rest", ids.length), null);
+      return new Handover(ids, rest(rest, field + ".rest", ids.length), null, null);
     }
     GenerationResult ended =
         results.fromJson(result, field + ".result", IntStream.of(ids).boxed().toList());
     requireFits(ended, field + ".result", asked);
-    return new Handover(ids, null, ended);
+    return new Handover(ids, null, null, ended);
   }
 
   private DisaggParams rest(JsonNode node, String field, int promptLength) {

@@ -26,6 +26,8 @@ import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 import org.slf4j.Logger;
@@ -37,6 +39,9 @@ final class PrefillClient implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(PrefillClient.class);
   private static final Duration CONNECT_TIMEOUT = Duration.ofSeconds(5);
   private static final Duration CANCEL_TIMEOUT = Duration.ofSeconds(10);
+
+  /** How long an answer that is whole may take to end. */
+  private static final Duration END_TIMEOUT = Duration.ofSeconds(10);
 
   /** Errors that are the client's or pass, so that it hears of them as if there were one server. */
   private static final Set<Integer> RELAYED = Set.of(400, 413, 429, 503, 504);
@@ -82,24 +87,48 @@ final class PrefillClient implements AutoCloseable {
   }
 
   /**
-   * Has a request's prompts computed.
+   * Has a request's prompts computed, and be told in two events of what becomes of them.
    *
-   * @return the answer, or an ApiException; cancelling it closes the connection
+   * @param timeout until the first of them
+   * @return what comes; cancelling it closes the connection
    */
-  CompletableFuture<JsonNode> prefill(URI endpoint, ObjectNode body, Duration timeout) {
+  PrefillAnswer prefill(URI endpoint, ObjectNode body, Duration timeout) {
+    PrefillAnswer answer = new PrefillAnswer();
     CompletableFuture<HttpResponse<byte[]>> sent =
-        client.sendAsync(request(endpoint, "/prefill", body, timeout), this::receive);
-    CompletableFuture<JsonNode> answer = new CompletableFuture<>();
+        client.sendAsync(
+            request(endpoint, "/prefill", body, timeout), info -> receive(info, answer));
     sent.whenComplete(
         (response, failure) -> {
-          try {
-            answer.complete(read(response, failure));
-          } catch (RuntimeException e) {
-            answer.completeExceptionally(e);
+          if (!answer.isWhole()) {
+            answer.fail(ending(response, failure));
           }
         });
-    answer.whenComplete((nothing, failure) -> sent.cancel(true));
+    unless(answer.offers(), timeout, () -> answer.fail(tooLate()));
+    answer
+        .firstTokens()
+        .whenComplete(
+            (nothing, failure) -> {
+              if (failure != null) {
+                sent.cancel(true);
+              } else {
+                // A connection that is closed before the answer's end would say to give it up.
+                unless(sent, END_TIMEOUT, () -> sent.cancel(true));
+              }
+            });
     return answer;
+  }
+
+  /** Does something about what has not ended in time. */
+  private static void unless(CompletableFuture<?> ended, Duration timeout, Runnable action) {
+    CompletableFuture<Void> timer = new CompletableFuture<>();
+    timer.orTimeout(timeout.toNanos(), TimeUnit.NANOSECONDS);
+    timer.whenComplete(
+        (nothing, late) -> {
+          if (late instanceof TimeoutException) {
+            action.run();
+          }
+        });
+    ended.whenComplete((nothing, failure) -> timer.cancel(false));
   }
 
   /** Frees what a request has pinned there, if anything; nobody waits for it. */
@@ -132,33 +161,38 @@ final class PrefillClient implements AutoCloseable {
     return request.build();
   }
 
-  /** Takes a body of a bounded size that is said beforehand, and no other. */
-  private HttpResponse.BodySubscriber<byte[]> receive(HttpResponse.ResponseInfo info) {
+  /** Takes events, or a body of a bounded size that is said beforehand, and no other. */
+  private HttpResponse.BodySubscriber<byte[]> receive(
+      HttpResponse.ResponseInfo info, PrefillAnswer answer) {
+    String type = info.headers().firstValue("content-type").orElse("");
+    if (info.statusCode() == 200 && type.startsWith("text/event-stream")) {
+      return new EventReader(maxBytes, answer::event);
+    }
     long length = info.headers().firstValueAsLong("content-length").orElse(Long.MAX_VALUE);
     return length <= maxBytes ? BodySubscribers.ofByteArray() : BodySubscribers.replacing(null);
   }
 
-  private static JsonNode read(HttpResponse<byte[]> response, Throwable failure) {
+  /** What it means, unless everything came, that nothing more does. */
+  private static ApiException ending(HttpResponse<byte[]> response, Throwable failure) {
     if (failure != null) {
-      throw unreachable(failure);
+      return failure.getCause() instanceof ApiException known ? known : unreachable(failure);
     }
+    int status = response.statusCode();
     byte[] body = response.body();
     if (body == null) {
-      throw unusable("its body is too large, or of unknown length");
+      return unusable("its body is too large, or of unknown length");
+    } else if (status == 200) {
+      return unusable("it ended too early, or was none of events");
     }
-    ObjectNode json;
     try {
-      json = Json.parseObject(body);
+      return refusal(status, Json.parseObject(body).path("error"));
     } catch (ApiException e) {
-      throw unusable("status " + response.statusCode() + ", no JSON");
+      return unusable("status " + status + ", no JSON");
     }
-    if (response.statusCode() == 200) {
-      return json;
-    }
-    throw refusal(response.statusCode(), json.path("error"));
   }
 
-  private static ApiException refusal(int status, JsonNode error) {
+  /** An error that a prefill server told. */
+  static ApiException refusal(int status, JsonNode error) {
     if (!RELAYED.contains(status) || !error.path("message").isTextual()) {
       return unusable("status " + status);
     }

@@ -1,19 +1,23 @@
 package dev.halcyon.engine.disagg.http;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.halcyon.engine.DisaggParams;
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.ScheduleStyle;
 import dev.halcyon.engine.disagg.http.ApiReader.Body;
 import dev.halcyon.engine.disagg.http.Submission.Part;
 import dev.halcyon.engine.disagg.server.ApiException;
 import dev.halcyon.engine.disagg.server.Call;
+import dev.halcyon.engine.disagg.server.EventStream;
 import dev.halcyon.engine.disagg.server.Json;
 import dev.halcyon.engine.disagg.server.Route;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
@@ -61,6 +65,7 @@ final class PrefillRole {
     Body body = reader.read(call);
     Fields split = SplitFields.of(body.split(), SplitFields.CONTEXT_ONLY);
     String id = SplitFields.requestId(split);
+    ScheduleStyle style = SplitFields.style(split);
     split.refuseOthers();
     Submission submission = new Submission(call, metrics, () -> {});
     add(id, submission);
@@ -72,7 +77,7 @@ final class PrefillRole {
       boolean runs =
           submission.start(
               body.request().prompts().size(),
-              i -> Part.running(engine.submit(contextOnly(body.request(), i, id))));
+              i -> Part.running(engine.submit(contextOnly(body.request(), i, id, style))));
       if (!runs) {
         remove(id, submission);
         call.fail(cancelled()); // by its name, unless the client left
@@ -82,23 +87,55 @@ final class PrefillRole {
       remove(id, submission);
       throw e;
     }
-    submission.afterAll(all -> answer(call, id, all));
+    if (style == ScheduleStyle.GENERATION_FIRST) {
+      answerTwice(call, id, body.request(), submission);
+    } else {
+      submission.afterAll(all -> call.respond(200, Call.JSON, handover(id, all)));
+    }
     submission.whenEnded(all -> forget(call, id, submission, all));
   }
 
-  private GenerationRequest contextOnly(ApiRequest request, int prompt, String id) {
+  private GenerationRequest contextOnly(
+      ApiRequest request, int prompt, String id, ScheduleStyle style) {
     return request
         .engineRequest(request.prompts().get(prompt), requestTimeout)
-        .disaggParams(DisaggParams.contextOnly(id))
+        .disaggParams(DisaggParams.contextOnly(id, style))
         .build();
   }
 
-  private void answer(Call call, String id, List<GenerationResult> all) {
+  /** Two events: what is on offer when all prompts have had a turn, and then what came of them. */
+  private void answerTwice(Call call, String id, ApiRequest request, Submission submission) {
+    EventStream events = call.events();
+    List<CompletableFuture<DisaggParams>> offers =
+        submission.parts().stream().map(part -> part.handle().offer()).toList();
+    CompletableFuture<Void> offered =
+        CompletableFuture.allOf(offers.toArray(CompletableFuture[]::new))
+            .thenRun(
+                () -> {
+                  List<DisaggParams> all = offers.stream().map(CompletableFuture::join).toList();
+                  ObjectNode json = codec.offersToJson(id, request.prompts(), all);
+                  events.send(List.of(wrapped(json)), () -> {});
+                });
+    submission.afterAll(
+        all -> {
+          byte[] second = handover(id, all);
+          offered.thenRun(
+              () -> {
+                events.send(List.of(second), () -> {});
+                events.done();
+              });
+        });
+  }
+
+  private byte[] handover(String id, List<GenerationResult> all) {
     for (GenerationResult result : all) {
       result.outputs().forEach(output -> Submission.requireGoodEnd(output.finishReason()));
     }
-    call.respond(
-        200, Call.JSON, Json.bytes(Json.object().set(SplitFields.NAME, codec.toJson(id, all))));
+    return wrapped(codec.toJson(id, all));
+  }
+
+  private static byte[] wrapped(ObjectNode params) {
+    return Json.bytes(Json.object().set(SplitFields.NAME, params));
   }
 
   /**

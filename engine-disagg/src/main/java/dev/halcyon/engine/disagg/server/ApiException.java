@@ -91,11 +91,22 @@ public final class ApiException extends RuntimeException {
 
   public ObjectNode json() {
     ObjectNode body = Json.object();
-    body.putObject("error")
+    body.set("error", fields());
+    return body;
+  }
+
+  /** The same for an event: what the answer's status would have been is in it. */
+  public ObjectNode eventJson() {
+    ObjectNode body = Json.object();
+    body.set("error", fields().put("status", status));
+    return body;
+  }
+
+  private ObjectNode fields() {
+    return Json.object()
         .put("message", getMessage())
         .put("type", type)
         .put("param", param)
         .put("code", code);
-    return body;
   }
 }

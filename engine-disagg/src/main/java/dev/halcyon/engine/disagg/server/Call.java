@@ -301,7 +301,7 @@ public final class Call {
       respondOnLoop(error.status(), JSON, Json.bytes(error.json()), error.headers());
     } else if (!isOver()) {
       if (inEvents && betweenEvents) {
-        write(EventStream.event(Json.bytes(error.json())), null);
+        write(EventStream.event(Json.bytes(error.eventJson())), null);
         end();
       } else {
         connection.breakOff(this);

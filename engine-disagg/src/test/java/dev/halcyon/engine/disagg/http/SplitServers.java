@@ -8,17 +8,14 @@ import dev.halcyon.engine.BackendChoice;
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.EngineMetrics;
-import dev.halcyon.engine.disagg.transfer.InProcessTransport;
-import dev.halcyon.engine.disagg.transfer.NetworkOptions;
-import dev.halcyon.engine.disagg.transfer.TcpTransport;
-import dev.halcyon.engine.transfer.KvTransport;
+import dev.halcyon.engine.disagg.Ends;
 import java.io.IOException;
 import java.net.URI;
 import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
-import java.util.function.IntSupplier;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.UnaryOperator;
 
 /** A server that does whole requests, and two that share them. */
@@ -36,45 +33,28 @@ final class SplitServers implements AutoCloseable {
   final TestServer whole;
   final TestServer prefill;
   final TestServer decode;
-  private final Way way;
-  private int requests;
-
-  /** How keys and values travel. */
-  private record Way(KvTransport context, KvTransport generation, IntSupplier openTransfers) {
-
-    static Way inProcess() {
-      InProcessTransport transport = new InProcessTransport();
-      return new Way(transport, transport, transport::openTransfers);
-    }
-
-    static Way tcp() {
-      TcpTransport context = new TcpTransport(NetworkOptions.builder().token("t").build());
-      TcpTransport generation =
-          new TcpTransport(
-              NetworkOptions.builder().listen(false).token("t").pieceBytes(2048).build());
-      return new Way(
-          context, generation, () -> context.openTransfers() + generation.openTransfers());
-    }
-  }
+  private final Ends ends;
+  private final AtomicInteger requests = new AtomicInteger();
 
   private SplitServers(
-      Way way,
+      Ends ends,
       EngineBuilder wholeEngine,
       EngineBuilder prefillEngine,
       EngineBuilder decodeEngine,
       HttpOptions.Builder decodeOptions) {
-    this.way = way;
+    this.ends = ends;
     whole = new TestServer(wholeEngine.build());
     prefill =
         new TestServer(
-            prefillEngine.kvTransport(way.context()).build(),
+            prefillEngine.kvTransport(ends.context()).build(),
             TestServer.options().apiKey(KEY).split(SplitOptions.prefill()).build());
     SplitOptions split =
         SplitOptions.decode(
             List.of(URI.create(prefill.service.url() + "/"), URI.create(NOBODY)), KEY);
     decode =
         new TestServer(
-            decodeEngine.kvTransport(way.generation()).build(), decodeOptions.split(split).build());
+            decodeEngine.kvTransport(ends.generation()).build(),
+            decodeOptions.split(split).build());
   }
 
   /**
@@ -85,8 +65,12 @@ final class SplitServers implements AutoCloseable {
   }
 
   static SplitServers of(Path model, UnaryOperator<EngineBuilder> all) {
+    return of(model, Ends.tcp(), all);
+  }
+
+  static SplitServers of(Path model, Ends ends, UnaryOperator<EngineBuilder> all) {
     return new SplitServers(
-        Way.tcp(),
+        ends,
         all.apply(engine(model)),
         all.apply(engine(model)),
         all.apply(engine(model)),
@@ -96,12 +80,12 @@ final class SplitServers implements AutoCloseable {
   /** With keys that stay in the process. */
   static SplitServers inProcess(Path model) {
     return new SplitServers(
-        Way.inProcess(), engine(model), engine(model), engine(model), TestServer.options());
+        Ends.inProcess(), engine(model), engine(model), engine(model), TestServer.options());
   }
 
   /** With a decode server of its own kind. */
   static SplitServers withDecode(Path model, EngineBuilder decode, HttpOptions.Builder options) {
-    return new SplitServers(Way.tcp(), engine(model), engine(model), decode, options);
+    return new SplitServers(Ends.tcp(), engine(model), engine(model), decode, options);
   }
 
   static EngineBuilder engine(Path model) {
@@ -131,7 +115,7 @@ final class SplitServers implements AutoCloseable {
   }
 
   String newId() {
-    return "r-" + ++requests;
+    return "r-" + requests.incrementAndGet();
   }
 
   /** What the prefill server hands over. */
@@ -167,7 +151,7 @@ final class SplitServers implements AutoCloseable {
 
   /** Requires that nothing of any request is left. */
   void assertClean() {
-    TestServer.await("no transfer is open", () -> way.openTransfers().getAsInt() == 0);
+    TestServer.await("no transfer is open", () -> ends.openTransfers().getAsInt() == 0);
     for (TestServer server : List.of(whole, prefill, decode)) {
       TestServer.await(
           "nothing is left in an engine",
@@ -192,7 +176,6 @@ final class SplitServers implements AutoCloseable {
       server.close();
       server.engine.close();
     }
-    way.generation().close();
-    way.context().close();
+    ends.close();
   }
 }

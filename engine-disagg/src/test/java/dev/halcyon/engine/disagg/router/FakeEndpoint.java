@@ -26,11 +26,11 @@ import java.util.concurrent.TimeUnit;
 import javax.net.ServerSocketFactory;
 
 /** An endpoint that does what a test tells it, to the byte. */
-final class FakeEndpoint implements AutoCloseable {
+public final class FakeEndpoint implements AutoCloseable {
 
   private static final ObjectMapper MAPPER = new ObjectMapper();
 
-  record Request(String method, String path, Map<String, String> headers, String body) {
+  public record Request(String method, String path, Map<String, String> headers, String body) {
 
     JsonNode json() {
       try {
@@ -46,12 +46,12 @@ final class FakeEndpoint implements AutoCloseable {
   }
 
   /** What answers a request. */
-  interface Reply {
+  public interface Reply {
     void to(Request request, Out out) throws Exception;
   }
 
   /** The way back to the caller. */
-  static final class Out {
+  public static final class Out {
 
     private final Socket socket;
     private final OutputStream stream;
@@ -63,12 +63,12 @@ final class FakeEndpoint implements AutoCloseable {
       this.closing = closing;
     }
 
-    void raw(String text) throws IOException {
+    public void raw(String text) throws IOException {
       stream.write(text.getBytes(StandardCharsets.UTF_8));
       stream.flush();
     }
 
-    void whole(int status, String body, String... headers) throws IOException {
+    public void whole(int status, String body, String... headers) throws IOException {
       StringBuilder head = new StringBuilder("HTTP/1.1 " + status + " Whatever\r\n");
       head.append("Content-Type: application/json\r\n");
       for (String header : headers) {
@@ -78,27 +78,27 @@ final class FakeEndpoint implements AutoCloseable {
       raw(head + "Content-Length: " + length + "\r\n\r\n" + body);
     }
 
-    void eventsHead() throws IOException {
+    public void eventsHead() throws IOException {
       raw(
           "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
               + "Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n");
     }
 
-    void chunk(String text) throws IOException {
+    public void chunk(String text) throws IOException {
       int length = text.getBytes(StandardCharsets.UTF_8).length;
       raw(Integer.toHexString(length) + "\r\n" + text + "\r\n");
     }
 
-    void endChunks() throws IOException {
+    public void endChunks() throws IOException {
       raw("0\r\n\r\n");
     }
 
-    void breakOff() throws IOException {
+    public void breakOff() throws IOException {
       socket.close();
     }
 
     /** Says nothing until the caller is gone, or the endpoint closes. */
-    void hang() throws IOException, InterruptedException {
+    public void hang() throws IOException, InterruptedException {
       socket.setSoTimeout(20);
       while (closing.getCount() > 0) {
         try {
@@ -124,7 +124,7 @@ final class FakeEndpoint implements AutoCloseable {
   private volatile ServerSocket listener;
   private int port;
 
-  FakeEndpoint(String name) {
+  public FakeEndpoint(String name) {
     this(name, "http", ServerSocketFactory.getDefault());
   }
 
@@ -162,12 +162,12 @@ final class FakeEndpoint implements AutoCloseable {
   }
 
   /** Sets what answers the next requests to a path; the last of them answers all that follow. */
-  FakeEndpoint on(String path, Reply... next) {
+  public FakeEndpoint on(String path, Reply... next) {
     replies.put(path, new ArrayDeque<>(List.of(next)));
     return this;
   }
 
-  URI url() {
+  public URI url() {
     return URI.create(scheme + "://127.0.0.1:" + port);
   }
 

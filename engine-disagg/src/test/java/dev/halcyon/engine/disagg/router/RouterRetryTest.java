@@ -259,7 +259,7 @@ class RouterRetryTest {
       assertThat(response.statusCode()).isEqualTo(200);
       assertThat(response.body())
           .startsWith("data: 1\n\ndata: {\"error\":{")
-          .endsWith("\"code\":\"endpoint_failed\"}}\n\n")
+          .endsWith("\"code\":\"endpoint_failed\",\"status\":502}}\n\n")
           .doesNotContain("[DONE]");
       assertNeverTriedAgain(rig);
     }
