@@ -254,6 +254,9 @@ public final class FakeEndpoint implements AutoCloseable {
       try {
         Socket socket = from.accept();
         open.add(socket);
+        if (from.isClosed()) {
+          socket.close(); // accept may still return what came after the close
+        }
         daemon(() -> serve(socket));
       } catch (IOException e) {
         return;

@@ -50,6 +50,9 @@ final class FrameProxy implements AutoCloseable {
       Socket server = new Socket(InetAddress.getLoopbackAddress(), target);
       sockets.add(client);
       sockets.add(server);
+      if (listener.isClosed()) {
+        close(); // accept may still return what came after the close
+      }
       start(() -> upstream(client, server));
       start(() -> downstream(client, server));
     }
