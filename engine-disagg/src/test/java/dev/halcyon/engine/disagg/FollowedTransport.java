@@ -18,8 +18,7 @@ import java.util.function.IntConsumer;
 /** Notes in one order which tokens are computed on one side and written on the other. */
 public final class FollowedTransport implements KvTransport {
 
-  private final KvTransport context;
-  private final KvTransport generation;
+  private final Ends ends;
 
   /** "computed n", "written m" (m is the token behind the piece), and "progress". */
   public final List<String> events = new CopyOnWriteArrayList<>();
@@ -28,17 +27,21 @@ public final class FollowedTransport implements KvTransport {
   public volatile IntConsumer onComputed = computed -> {};
 
   public FollowedTransport(Ends ends) {
-    this.context = ends.context();
-    this.generation = ends.generation();
+    this.ends = ends;
   }
 
-  public boolean hasWritten() {
+  /** This transport as both ends. */
+  public Ends ends() {
+    return new Ends(this, this, ends.openTransfers());
+  }
+
+  boolean hasWritten() {
     return events.stream().anyMatch(event -> event.startsWith("written"));
   }
 
   @Override
   public KvOffer offer(KvSource source) {
-    KvOffer offer = context.offer(source);
+    KvOffer offer = ends.context().offer(source);
     return new KvOffer() {
       @Override
       public KvDescriptor descriptor() {
@@ -61,53 +64,54 @@ public final class FollowedTransport implements KvTransport {
 
   @Override
   public KvFetch fetch(KvDescriptor descriptor, KvSink sink) {
-    return generation.fetch(
-        descriptor,
-        new KvSink() {
-          @Override
-          public KvManifest manifest() {
-            return sink.manifest();
-          }
+    return ends.generation()
+        .fetch(
+            descriptor,
+            new KvSink() {
+              @Override
+              public KvManifest manifest() {
+                return sink.manifest();
+              }
 
-          @Override
-          public int firstToken() {
-            return sink.firstToken();
-          }
+              @Override
+              public int firstToken() {
+                return sink.firstToken();
+              }
 
-          @Override
-          public boolean follows() {
-            return sink.follows();
-          }
+              @Override
+              public boolean follows() {
+                return sink.follows();
+              }
 
-          @Override
-          public void progress() {
-            events.add("progress");
-            sink.progress();
-          }
+              @Override
+              public void progress() {
+                events.add("progress");
+                sink.progress();
+              }
 
-          @Override
-          public void write(KvPiece piece, ByteBuffer from, Consumer<KvTransferException> done) {
-            sink.write(
-                piece,
-                from,
-                error -> {
-                  if (error == null) {
-                    events.add("written " + (piece.firstToken() + piece.count()));
-                  }
-                  done.accept(error);
-                });
-          }
+              @Override
+              public void write(
+                  KvPiece piece, ByteBuffer from, Consumer<KvTransferException> done) {
+                sink.write(
+                    piece,
+                    from,
+                    error -> {
+                      if (error == null) {
+                        events.add("written " + (piece.firstToken() + piece.count()));
+                      }
+                      done.accept(error);
+                    });
+              }
 
-          @Override
-          public void end(KvTransferException error) {
-            sink.end(error);
-          }
-        });
+              @Override
+              public void end(KvTransferException error) {
+                sink.end(error);
+              }
+            });
   }
 
   @Override
   public void close() {
-    generation.close();
-    context.close();
+    ends.close();
   }
 }

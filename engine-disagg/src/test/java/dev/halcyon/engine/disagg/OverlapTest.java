@@ -380,7 +380,7 @@ class OverlapTest {
                 .prefixReuse(false);
     FollowedTransport followed = stopping(Ends.tcp(), 2);
     try (SplitRig rig =
-        SplitRig.of(TestBackend.CPU, model, Ends.of(followed), b -> b, little, b -> b)) {
+        SplitRig.of(TestBackend.CPU, model, followed.ends(), b -> b, little, b -> b)) {
       int[] prompt = new Random(3).ints(8, 1, TinyCheckpoint.VOCAB).toArray();
       GenerationRequest growing =
           GenerationRequest.of(
@@ -412,7 +412,7 @@ class OverlapTest {
   }
 
   private SplitRig rig(FollowedTransport transport, Duration timeout) {
-    return SplitRig.of(model, Ends.of(transport), chunks(timeout));
+    return SplitRig.of(model, transport.ends(), chunks(timeout));
   }
 
   private FollowedTransport stopping() {

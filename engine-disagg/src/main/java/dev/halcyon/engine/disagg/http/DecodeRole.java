@@ -76,98 +76,8 @@ final class DecodeRole implements AutoCloseable {
     String id = SplitFields.requestId(split);
     URI prefill = allowed(split);
     split.refuseOthers();
-    int prompts = body.request().prompts().size();
-    admit(prompts);
-    ObjectNode context = Json.object().setAll(body.json());
-    context.set(SplitFields.NAME, SplitFields.contextOffered(id));
-    long start = System.nanoTime();
-    PrefillAnswer asked;
-    try {
-      asked = prefills.prefill(prefill, context, options.requestTimeout());
-    } catch (RuntimeException | Error e) {
-      expected.addAndGet(-prompts);
-      throw e;
-    }
-    Runnable giveUp =
-        () -> {
-          asked.cancel();
-          prefills.cancel(prefill, id);
-        };
-    // From now on the client hears that someone is there.
-    EventStream events = body.request().stream() ? call.events() : null;
-    call.onGone(asked::cancel);
-    asked
-        .offers()
-        .whenCompleteAsync(
-            (offers, failure) -> {
-              expected.addAndGet(-prompts);
-              if (failure != null) {
-                giveUp.run();
-                if (!(failure instanceof CancellationException)) {
-                  call.fail(Failures.of(failure));
-                }
-                return;
-              }
-              Duration left = options.requestTimeout().minusNanos(System.nanoTime() - start);
-              if (left.isNegative() || left.isZero()) {
-                giveUp.run();
-                call.fail(PrefillClient.tooLate());
-              } else {
-                goOn(call, body, asked, offers, left, events, giveUp);
-              }
-            },
-            workers);
-  }
-
-  private void goOn(
-      Call call,
-      Body body,
-      PrefillAnswer asked,
-      JsonNode offers,
-      Duration timeout,
-      EventStream events,
-      Runnable giveUp) {
-    ApiRequest request;
-    try {
-      request =
-          body.request()
-              .withPrompts(
-                  codec.offersFromJson(prompts(offers), body.request(), samePrompts(body)));
-    } catch (RuntimeException e) {
-      giveUp.run();
-      call.fail(PrefillClient.unusable(e.getMessage()));
-      return;
-    }
-    Generation generation = generation(call, body.api(), request, giveUp);
-    try {
-      generation.start(engine, timeout, events);
-    } catch (RuntimeException | Error e) {
-      call.fail(Failures.of(e));
-      return;
-    }
-    asked
-        .firstTokens()
-        .whenCompleteAsync(
-            (tokens, failure) -> {
-              if (failure == null) {
-                firstTokens(generation, request, tokens);
-              } else if (!(failure instanceof CancellationException)) {
-                generation.fail(failure);
-              }
-            },
-            workers);
-  }
-
-  private void firstTokens(Generation generation, ApiRequest request, JsonNode tokens) {
-    try {
-      codec.completeFromJson(prompts(tokens), request);
-    } catch (RuntimeException e) {
-      generation.fail(PrefillClient.unusable(e.getMessage()));
-    }
-  }
-
-  private static JsonNode prompts(JsonNode answer) {
-    return answer.path(SplitFields.NAME).get(SplitFields.PROMPTS);
+    admit(body.request().prompts().size());
+    new GenerationFirst(call, body, prefill, id).start();
   }
 
   private URI allowed(Fields split) {
@@ -198,5 +108,112 @@ final class DecodeRole implements AutoCloseable {
   @Override
   public void close() {
     prefills.close();
+  }
+
+  /** A request whose prompts are computed at a prefill server that is asked from here. */
+  private final class GenerationFirst {
+
+    private final Call call;
+    private final Body body;
+    private final URI prefill;
+    private final String id;
+    private final long start = System.nanoTime();
+    private PrefillAnswer asked;
+    private EventStream events;
+
+    GenerationFirst(Call call, Body body, URI prefill, String id) {
+      this.call = call;
+      this.body = body;
+      this.prefill = prefill;
+      this.id = id;
+    }
+
+    void start() {
+      ObjectNode context = Json.object().setAll(body.json());
+      context.set(SplitFields.NAME, SplitFields.contextOffered(id));
+      try {
+        asked = prefills.prefill(prefill, context, options.requestTimeout());
+      } catch (RuntimeException | Error e) {
+        leaveQueue();
+        throw e;
+      }
+      if (body.request().stream()) {
+        events = call.events(); // from now on the client hears that someone is there
+      }
+      call.onGone(asked::cancel);
+      asked.offers().whenCompleteAsync(this::offered, workers);
+    }
+
+    private void leaveQueue() {
+      expected.addAndGet(-body.request().prompts().size());
+    }
+
+    private void giveUp() {
+      asked.cancel();
+      prefills.cancel(prefill, id);
+    }
+
+    private void giveUp(ApiException reason) {
+      giveUp();
+      call.fail(reason);
+    }
+
+    private void offered(JsonNode offers, Throwable failure) {
+      leaveQueue();
+      if (failure instanceof CancellationException) {
+        giveUp(); // the client is gone
+      } else if (failure != null) {
+        giveUp(Failures.of(failure));
+      } else {
+        Duration left = options.requestTimeout().minusNanos(System.nanoTime() - start);
+        if (left.isNegative() || left.isZero()) {
+          giveUp(PrefillClient.tooLate());
+        } else {
+          fetch(offers, left);
+        }
+      }
+    }
+
+    private void fetch(JsonNode offers, Duration timeout) {
+      ApiRequest request;
+      try {
+        request =
+            body.request()
+                .withPrompts(
+                    codec.offersFromJson(prompts(offers), body.request(), samePrompts(body)));
+      } catch (RuntimeException e) {
+        giveUp(PrefillClient.unusable(e.getMessage()));
+        return;
+      }
+      Generation generation = generation(call, body.api(), request, this::giveUp);
+      try {
+        generation.start(engine, timeout, events);
+      } catch (RuntimeException | Error e) {
+        call.fail(Failures.of(e));
+        return;
+      }
+      asked
+          .firstTokens()
+          .whenCompleteAsync((tokens, lost) -> goOn(generation, request, tokens, lost), workers);
+    }
+
+    private void goOn(Generation generation, ApiRequest request, JsonNode tokens, Throwable lost) {
+      if (lost instanceof CancellationException) {
+        return; // whoever gave up has told why
+      }
+      if (lost != null) {
+        generation.fail(lost);
+        return;
+      }
+      try {
+        codec.completeFromJson(prompts(tokens), request);
+      } catch (RuntimeException e) {
+        generation.fail(PrefillClient.unusable(e.getMessage()));
+      }
+    }
+
+    private static JsonNode prompts(JsonNode answer) {
+      return answer.path(SplitFields.NAME).get(SplitFields.PROMPTS);
+    }
   }
 }

@@ -1,5 +1,6 @@
 package dev.halcyon.engine.disagg.http;
 
+import dev.halcyon.engine.disagg.server.EventStream;
 import java.io.ByteArrayOutputStream;
 import java.net.http.HttpResponse.BodySubscriber;
 import java.nio.ByteBuffer;
@@ -17,7 +18,7 @@ import java.util.function.Consumer;
  */
 final class EventReader implements BodySubscriber<byte[]> {
 
-  private static final byte[] DATA = "data: ".getBytes(StandardCharsets.UTF_8);
+  private static final byte[] DATA = EventStream.FIELD.getBytes(StandardCharsets.UTF_8);
 
   private final int maxBytes;
   private final Consumer<byte[]> onEvent;

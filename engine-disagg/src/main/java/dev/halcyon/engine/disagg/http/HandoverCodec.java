@@ -53,9 +53,7 @@ final class HandoverCodec {
     ObjectNode object = head(requestId);
     ArrayNode prompts = object.putArray(SplitFields.PROMPTS);
     for (GenerationResult result : all) {
-      ObjectNode prompt = prompts.addObject();
-      ArrayNode ids = prompt.putArray(IDS);
-      result.promptIds().forEach(ids::add);
+      ObjectNode prompt = prompt(prompts, result.promptIds().stream().mapToInt(id -> id));
       if (result.disaggParams() != null) {
         prompt.set("rest", params.toJson(result.disaggParams()));
       } else {
@@ -70,12 +68,15 @@ final class HandoverCodec {
     ObjectNode object = head(requestId);
     ArrayNode array = object.putArray(SplitFields.PROMPTS);
     for (int i = 0; i < offers.size(); i++) {
-      ObjectNode prompt = array.addObject();
-      ArrayNode ids = prompt.putArray(IDS);
-      IntStream.of(prompts.get(i).ids()).forEach(ids::add);
-      prompt.set("offer", params.toJson(offers.get(i)));
+      prompt(array, IntStream.of(prompts.get(i).ids())).set("offer", params.toJson(offers.get(i)));
     }
     return object;
+  }
+
+  private static ObjectNode prompt(ArrayNode prompts, IntStream ids) {
+    ObjectNode prompt = prompts.addObject();
+    ids.forEach(prompt.putArray(IDS)::add);
+    return prompt;
   }
 
   private static ObjectNode head(String requestId) {

@@ -3,6 +3,7 @@ package dev.halcyon.engine.disagg.http;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.halcyon.engine.disagg.server.ApiException;
+import dev.halcyon.engine.disagg.server.EventStream;
 import dev.halcyon.engine.disagg.server.Json;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
@@ -15,7 +16,7 @@ import java.util.concurrent.CompletableFuture;
  */
 final class PrefillAnswer {
 
-  private static final byte[] DONE = "[DONE]".getBytes(StandardCharsets.UTF_8);
+  private static final byte[] DONE = EventStream.DONE.getBytes(StandardCharsets.UTF_8);
 
   private final CompletableFuture<JsonNode> offers = new CompletableFuture<>();
   private final CompletableFuture<JsonNode> firstTokens = new CompletableFuture<>();

@@ -120,15 +120,15 @@ final class PrefillClient implements AutoCloseable {
 
   /** Does something about what has not ended in time. */
   private static void unless(CompletableFuture<?> ended, Duration timeout, Runnable action) {
-    CompletableFuture<Void> timer = new CompletableFuture<>();
-    timer.orTimeout(timeout.toNanos(), TimeUnit.NANOSECONDS);
-    timer.whenComplete(
-        (nothing, late) -> {
-          if (late instanceof TimeoutException) {
-            action.run();
-          }
-        });
-    ended.whenComplete((nothing, failure) -> timer.cancel(false));
+    ended
+        .copy()
+        .orTimeout(timeout.toNanos(), TimeUnit.NANOSECONDS)
+        .whenComplete(
+            (nothing, failure) -> {
+              if (failure instanceof TimeoutException) {
+                action.run();
+              }
+            });
   }
 
   /** Frees what a request has pinned there, if anything; nobody waits for it. */

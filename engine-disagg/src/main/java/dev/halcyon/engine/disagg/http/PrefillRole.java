@@ -119,10 +119,14 @@ final class PrefillRole {
     submission.afterAll(
         all -> {
           byte[] second = handover(id, all);
-          offered.thenRun(
-              () -> {
-                events.send(List.of(second), () -> {});
-                events.done();
+          offered.whenComplete(
+              (nothing, failure) -> {
+                if (failure != null) {
+                  submission.fail(failure);
+                } else {
+                  events.send(List.of(second), () -> {});
+                  events.done();
+                }
               });
         });
   }

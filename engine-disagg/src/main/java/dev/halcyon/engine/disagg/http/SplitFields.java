@@ -13,7 +13,7 @@ final class SplitFields {
   static final String NAME = "disaggregated_params";
   static final String TYPE = "request_type";
   static final String REQUEST_ID = "request_id";
-  static final String STYLE = "schedule_style";
+  private static final String STYLE = "schedule_style";
   static final String PROMPTS = "prompts";
   static final String CONTEXT_ONLY = "context_only";
   static final String GENERATION_ONLY = "generation_only";

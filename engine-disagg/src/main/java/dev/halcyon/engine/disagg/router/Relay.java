@@ -1,6 +1,7 @@
 package dev.halcyon.engine.disagg.router;
 
 import dev.halcyon.engine.disagg.server.Call;
+import dev.halcyon.engine.disagg.server.EventStream;
 import io.netty.buffer.ByteBuf;
 import io.netty.handler.codec.http.HttpHeaderNames;
 import io.netty.handler.codec.http.HttpHeaders;
@@ -19,7 +20,8 @@ import java.util.concurrent.TimeUnit;
 final class Relay implements Answer {
 
   /** What a good stream of events ends with. */
-  private static final byte[] DONE = "data: [DONE]\n\n".getBytes(StandardCharsets.US_ASCII);
+  private static final byte[] DONE =
+      EventStream.event(EventStream.DONE.getBytes(StandardCharsets.UTF_8));
 
   /** Errors are short. */
   private static final int MOST_OF_ERROR = 64 << 10;

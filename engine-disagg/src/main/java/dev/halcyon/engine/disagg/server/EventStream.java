@@ -4,6 +4,7 @@ import io.netty.util.concurrent.ScheduledFuture;
 import java.io.ByteArrayOutputStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 
@@ -13,7 +14,12 @@ import java.util.concurrent.TimeUnit;
  */
 public final class EventStream {
 
-  private static final byte[] DONE = "data: [DONE]\n\n".getBytes(StandardCharsets.UTF_8);
+  /** What stands before an event's data. */
+  public static final String FIELD = "data: ";
+
+  /** The data of the event that is the sign of a good end. */
+  public static final String DONE = "[DONE]";
+
   private static final byte[] COMMENT = ": still here\n\n".getBytes(StandardCharsets.UTF_8);
 
   private final Call call;
@@ -48,7 +54,7 @@ public final class EventStream {
     call.onLoop(
         () -> {
           call.startEvents(this);
-          call.write(DONE, null);
+          call.write(event(DONE.getBytes(StandardCharsets.UTF_8)), null);
           call.end();
         });
   }
@@ -62,10 +68,10 @@ public final class EventStream {
   }
 
   /** An event's form on the wire. The data has no line breaks. */
-  static byte[] event(byte[] data) {
-    byte[] event = new byte[data.length + 8];
-    System.arraycopy("data: ".getBytes(StandardCharsets.UTF_8), 0, event, 0, 6);
-    System.arraycopy(data, 0, event, 6, data.length);
+  public static byte[] event(byte[] data) {
+    byte[] field = FIELD.getBytes(StandardCharsets.UTF_8);
+    byte[] event = Arrays.copyOf(field, field.length + data.length + 2);
+    System.arraycopy(data, 0, event, field.length, data.length);
     event[event.length - 2] = '\n';
     event[event.length - 1] = '\n';
     return event;

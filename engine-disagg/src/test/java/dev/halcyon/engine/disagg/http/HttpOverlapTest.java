@@ -57,7 +57,7 @@ class HttpOverlapTest {
             }
           }
         };
-    servers = SplitServers.of(model, Ends.of(followed), b -> b.maxBatchTokens(8));
+    servers = SplitServers.of(model, followed.ends(), b -> b.maxBatchTokens(8));
   }
 
   /** Whatever a test did: the next request is right, and then nothing is left. */

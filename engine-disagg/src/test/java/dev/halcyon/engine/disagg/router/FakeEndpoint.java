@@ -63,12 +63,12 @@ public final class FakeEndpoint implements AutoCloseable {
       this.closing = closing;
     }
 
-    public void raw(String text) throws IOException {
+    void raw(String text) throws IOException {
       stream.write(text.getBytes(StandardCharsets.UTF_8));
       stream.flush();
     }
 
-    public void whole(int status, String body, String... headers) throws IOException {
+    void whole(int status, String body, String... headers) throws IOException {
       StringBuilder head = new StringBuilder("HTTP/1.1 " + status + " Whatever\r\n");
       head.append("Content-Type: application/json\r\n");
       for (String header : headers) {
@@ -93,12 +93,12 @@ public final class FakeEndpoint implements AutoCloseable {
       raw("0\r\n\r\n");
     }
 
-    public void breakOff() throws IOException {
+    void breakOff() throws IOException {
       socket.close();
     }
 
     /** Says nothing until the caller is gone, or the endpoint closes. */
-    public void hang() throws IOException, InterruptedException {
+    void hang() throws IOException, InterruptedException {
       socket.setSoTimeout(20);
       while (closing.getCount() > 0) {
         try {
