@@ -10,10 +10,12 @@ import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.PrefixReuse;
 import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.ScheduleStyle;
 import dev.halcyon.engine.TestBackend;
 import dev.halcyon.engine.TinyCheckpoint;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import java.util.Set;
@@ -253,23 +255,44 @@ public abstract class SplitContract {
     }
   }
 
-  /** Three tokens of a prompt of 35 are left to compute, and to fetch, the second time. */
-  @Test
-  void prefixReuseOnBothSidesForWhateverIsDrawn() {
-    try (SplitRig other = rig(model, ends(), b -> b.maxBatchTokens(7))) {
-      int seed = 61;
-      for (SamplingParams each : SplitEqualityTest.everything()) {
-        int[] prompt = new Random(seed++).ints(35, 1, TinyCheckpoint.VOCAB).toArray();
-        GenerationRequest request =
-            GenerationRequest.of(
-                prompt, each.toBuilder().promptLogprobs(null).returnContextLogits(false).build());
-        other.assertSame(request);
-        Outcome again = other.split(request);
-        other.assertSame(again, other.whole(request));
-        assertThat(again.usage().cachedPromptTokens()).isEqualTo(32);
+  /**
+   * Of a prompt of 61 tokens, 32 are there from another one: whatever is drawn, whoever has them,
+   * and whoever hears of the request first.
+   */
+  @ParameterizedTest
+  @CsvSource({"PREFILL,7", "DECODE,7", "BOTH,7", "PREFILL,64", "DECODE,64", "BOTH,64"})
+  void beginningsInCaches(PrefixAt cached, int chunk) {
+    Ends ends = ends();
+    WatchedTransport fetches = new WatchedTransport(ends.generation());
+    Ends watched = new Ends(ends.context(), fetches, ends.openTransfers());
+    try (SplitRig other = rig(model, watched, b -> b.maxBatchTokens(chunk))) {
+      int seed = 60;
+      for (ScheduleStyle style : ScheduleStyle.values()) {
+        for (SamplingParams params : withAndWithoutRows()) {
+          int[] prompt = new Random(seed++).ints(61, 1, TinyCheckpoint.VOCAB).toArray();
+          GenerationRequest request = GenerationRequest.of(prompt, params);
+          other.cache(Arrays.copyOf(prompt, 40), cached);
+          Outcome split = other.split(request, style);
+          other.assertSame(split, other.whole(request));
+          boolean rows = params.returnContextLogits();
+          assertThat(split.usage().cachedPromptTokens())
+              .isEqualTo(cached.prefill() && !rows ? 32 : 0);
+          assertThat(fetches.firstTokens.get(fetches.firstTokens.size() - 1))
+              .isEqualTo(cached.decode() ? 32 : 0);
+        }
       }
+      assertThat(fetches.firstTokens).hasSize(seed - 60);
       other.assertClean();
     }
+  }
+
+  /** No cache is read for a prompt whose rows are wanted, but where it is continued. */
+  private static List<SamplingParams> withAndWithoutRows() {
+    List<SamplingParams> all = new ArrayList<>(SplitEqualityTest.everything());
+    for (SamplingParams each : SplitEqualityTest.everything()) {
+      all.add(each.toBuilder().promptLogprobs(null).returnContextLogits(false).build());
+    }
+    return all;
   }
 
   @ParameterizedTest

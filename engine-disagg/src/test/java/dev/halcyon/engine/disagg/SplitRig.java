@@ -10,6 +10,7 @@ import dev.halcyon.engine.FinishReason;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.ScheduleStyle;
 import dev.halcyon.engine.TestBackend;
 import java.nio.file.Path;
@@ -93,6 +94,27 @@ final class SplitRig implements AutoCloseable {
     }
     GenerationRequest rest = request.toBuilder().disaggParams(first.disaggParams()).build();
     return Outcome.of(decode.submit(rest));
+  }
+
+  /** The request in two engines, in either style. */
+  Outcome split(GenerationRequest request, ScheduleStyle style) {
+    return style == ScheduleStyle.CONTEXT_FIRST ? split(request) : overlapped(request);
+  }
+
+  /**
+   * Has engines compute a prompt, which stays in their caches; the one that does whole requests has
+   * what the prefill engine has.
+   */
+  void cache(int[] prompt, PrefixAt where) {
+    GenerationRequest request =
+        GenerationRequest.of(prompt, SamplingParams.builder().maxTokens(1).build());
+    if (where.prefill()) {
+      whole.generate(request).close();
+      prefill.generate(request).close();
+    }
+    if (where.decode()) {
+      decode.generate(request).close();
+    }
   }
 
   /** The request in two engines, the second of which begins while the first computes. */

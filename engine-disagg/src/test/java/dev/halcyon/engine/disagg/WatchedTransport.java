@@ -22,7 +22,7 @@ import java.util.function.Consumer;
  * Counts what goes through a transport, and holds it back while it is shut. Prompts go in pieces
  * through it, unless it is {@link #direct}.
  */
-final class WatchedTransport implements KvTransport {
+public final class WatchedTransport implements KvTransport {
 
   private final KvTransport inner;
   private final boolean direct;
@@ -30,12 +30,12 @@ final class WatchedTransport implements KvTransport {
   private boolean shut;
 
   /** The first token that each fetch wanted. */
-  final List<Integer> firstTokens = new CopyOnWriteArrayList<>();
+  public final List<Integer> firstTokens = new CopyOnWriteArrayList<>();
 
   /** Ends that sources heard of; null stands for a good one. */
   final List<String> sourceEnds = new CopyOnWriteArrayList<>();
 
-  WatchedTransport(KvTransport inner) {
+  public WatchedTransport(KvTransport inner) {
     this(inner, false);
   }
 

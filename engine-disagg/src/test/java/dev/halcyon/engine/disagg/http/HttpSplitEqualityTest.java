@@ -4,29 +4,33 @@ import static dev.halcyon.engine.disagg.http.SplitServers.CHAT;
 import static dev.halcyon.engine.disagg.http.SplitServers.COMPLETIONS;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.halcyon.engine.TinyCheckpoint;
+import dev.halcyon.engine.disagg.Answers;
+import dev.halcyon.engine.disagg.Ends;
+import dev.halcyon.engine.disagg.PrefixAt;
 import dev.halcyon.engine.disagg.TinyFamilies;
+import dev.halcyon.engine.disagg.WatchedTransport;
+import dev.halcyon.engine.disagg.transfer.NeedsUcx;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Map;
 import java.util.Random;
-import java.util.TreeMap;
-import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * What a prefill and a decode server answer together is, byte for byte but for its id and date,
- * what one server answers: whole and streamed, context first and generation first.
+ * what one server answers: whole and streamed, context first and generation first; keys and values
+ * go over TCP unless a test says otherwise.
  */
 class HttpSplitEqualityTest {
 
@@ -34,6 +38,17 @@ class HttpSplitEqualityTest {
   private static final String ALL =
       "\"logprobs\": 3, \"prompt_logprobs\": 2, \"return_token_ids\": true,"
           + " \"return_generation_logits\": true, \"return_context_logits\": true";
+
+  /** All of that which leaves the prompt alone. */
+  private static final String GENERATED =
+      "\"logprobs\": 3, \"return_token_ids\": true, \"return_generation_logits\": true";
+
+  private static final List<String> DRAWN =
+      List.of(
+          "\"temperature\": 0",
+          "\"temperature\": 0, \"n\": 3",
+          "\"temperature\": 0.9, \"seed\": 11",
+          "\"temperature\": 0.9, \"seed\": 11, \"n\": 3");
 
   private static SplitServers story;
 
@@ -115,49 +130,81 @@ class HttpSplitEqualityTest {
             + "}");
   }
 
-  @ParameterizedTest
-  @MethodSource("dev.halcyon.engine.disagg.TinyFamilies#all")
-  void families(Path family, @TempDir Path directory) throws IOException {
-    try (SplitServers servers = SplitServers.of(TinyFamilies.withTokenizer(family, directory))) {
-      int[] prompt = new Random(1).ints(37, 0, 96).toArray();
-      String ids = "{\"prompt\": " + Arrays.toString(prompt) + ", \"max_tokens\": 6, ";
-      String more = ", \"ignore_eos\": true, " + ALL + "}";
-      requireSame(servers, COMPLETIONS, ids + "\"temperature\": 0" + more);
+  @Test
+  @ExtendWith(NeedsUcx.class)
+  void completionsOverUcx() {
+    try (SplitServers servers = SplitServers.of(null, Ends.ucx(), engine -> engine)) {
+      String body = "{\"prompt\": [\"Once upon a time\", \"The cat\"], \"max_tokens\": 5, ";
+      requireSame(servers, COMPLETIONS, body + "\"temperature\": 0, " + ALL + "}");
       requireSame(
-          servers, COMPLETIONS, ids + "\"temperature\": 0.9, \"seed\": 11, \"n\": 3" + more);
+          servers, COMPLETIONS, body + "\"seed\": 7, \"temperature\": 1.2, \"n\": 3, " + ALL + "}");
       servers.assertClean();
     }
   }
 
-  /** Prompts of 37 tokens in chunks of 8, of which a second time two blocks of 16 are there. */
   @ParameterizedTest
-  @ValueSource(
-      strings = {
-        "\"temperature\": 0",
-        "\"temperature\": 0, \"n\": 3",
-        "\"temperature\": 0.9, \"seed\": 11",
-        "\"temperature\": 0.9, \"seed\": 11, \"n\": 3"
-      })
-  void chunksAndPrefixes(String fields, @TempDir Path directory) {
-    Path model = TinyCheckpoint.write(directory);
-    try (SplitServers servers =
-        SplitServers.of(model, engine -> engine.maxBatchTokens(8).prefixReuse(true))) {
-      int[] prompt = new Random(2).ints(37, 1, TinyCheckpoint.VOCAB).toArray();
-      String body =
-          "{\"prompt\": " + Arrays.toString(prompt) + ", \"max_tokens\": 6, \"ignore_eos\": true, ";
-      // No cache is read where rows of the prompt are asked for, but the decode server's.
-      requireSame(servers, COMPLETIONS, body + fields + ", " + ALL + "}");
-      String cached = body + fields + ", \"logprobs\": 3, \"return_generation_logits\": true}";
-      requireSame(servers, COMPLETIONS, cached);
-      assertThat(
-              servers
-                  .decode
-                  .answer(COMPLETIONS, servers.second(cached))
-                  .at("/usage/prompt_tokens_details/cached_tokens")
-                  .intValue())
-          .isEqualTo(32);
+  @MethodSource("dev.halcyon.engine.disagg.TinyFamilies#all")
+  void families(Path family, @TempDir Path directory) throws IOException {
+    requireSame(TinyFamilies.withTokenizer(family, directory), Ends.tcp(), DRAWN);
+  }
+
+  @ParameterizedTest
+  @MethodSource("dev.halcyon.engine.disagg.TinyFamilies#all")
+  @ExtendWith(NeedsUcx.class)
+  void familiesOverUcx(Path family, @TempDir Path directory) throws IOException {
+    Path model = TinyFamilies.withTokenizer(family, directory);
+    requireSame(model, Ends.ucx(), List.of(DRAWN.get(0), DRAWN.get(3)));
+  }
+
+  private static void requireSame(Path model, Ends ends, List<String> draws) {
+    try (SplitServers servers = SplitServers.of(model, ends, engine -> engine)) {
+      int[] prompt = new Random(1).ints(37, 0, 96).toArray();
+      String ids = "{\"prompt\": " + Arrays.toString(prompt) + ", \"max_tokens\": 6, ";
+      String more = ", \"ignore_eos\": true, " + ALL + "}";
+      for (String drawn : draws) {
+        requireSame(servers, COMPLETIONS, ids + drawn + more);
+      }
       servers.assertClean();
     }
+  }
+
+  /** Prompts of 61 tokens in chunks of 8, of which 32 are there from another prompt. */
+  @ParameterizedTest
+  @EnumSource
+  void chunksAndBeginningsInCaches(PrefixAt cached, @TempDir Path directory) {
+    Path model = TinyCheckpoint.write(directory);
+    Ends ends = Ends.tcp();
+    WatchedTransport fetches = new WatchedTransport(ends.generation());
+    Ends watched = new Ends(ends.context(), fetches, ends.openTransfers());
+    try (SplitServers servers =
+        SplitServers.of(model, watched, engine -> engine.maxBatchTokens(8).prefixReuse(true))) {
+      int[] prompt = new Random(2).ints(61, 1, TinyCheckpoint.VOCAB).toArray();
+      int asked = 0;
+      for (String body : bodies()) {
+        for (Answers.Server split : servers.styles().values()) {
+          String salted = Answers.with(body, "cache_salt", "s" + asked++);
+          servers.cache(Answers.with(salted, "prompt", Arrays.copyOf(prompt, 40)), cached);
+          String complete = Answers.with(salted, "prompt", prompt);
+          String expected = servers.whole.good(COMPLETIONS, complete);
+          Answers.requireSame(split.ask(COMPLETIONS, complete), expected);
+          // No cache is read where rows of the prompt are asked for, but the decode server's.
+          boolean rows = body.contains("return_context_logits");
+          assertThat(Answers.cachedTokens(expected)).isEqualTo(cached.prefill() && !rows ? 32 : 0);
+          assertThat(fetches.firstTokens).hasSize(asked);
+          assertThat(fetches.firstTokens.get(asked - 1)).isEqualTo(cached.decode() ? 32 : 0);
+        }
+      }
+      servers.assertClean();
+    }
+  }
+
+  /** Whatever is drawn, with and without rows of the prompt, whole and streamed. */
+  private static List<String> bodies() {
+    return DRAWN.stream()
+        .flatMap(drawn -> Stream.of(ALL, GENERATED).map(wanted -> drawn + ", " + wanted))
+        .map(fields -> "{\"max_tokens\": 6, \"ignore_eos\": true, " + fields + "}")
+        .flatMap(body -> Stream.of(body, Answers.streamed(body)))
+        .toList();
   }
 
   @Test
@@ -179,30 +226,6 @@ class HttpSplitEqualityTest {
   }
 
   private static void requireSame(SplitServers servers, String path, String body) {
-    JsonNode whole = servers.whole.answer(path, body);
-    assertThat(plain(servers.decode.answer(path, servers.second(body)))).isEqualTo(plain(whole));
-    assertThat(plain(servers.decode.answer(path, servers.generationFirst(body))))
-        .isEqualTo(plain(whole));
-    String streamed = SplitServers.with(body, "stream", true);
-    streamed = SplitServers.with(streamed, "stream_options", Map.of("include_usage", true));
-    Map<Integer, List<JsonNode>> events = byChoice(servers.whole.events(path, streamed));
-    assertThat(byChoice(servers.decode.events(path, servers.second(streamed)))).isEqualTo(events);
-    assertThat(byChoice(servers.decode.events(path, servers.generationFirst(streamed))))
-        .isEqualTo(events);
-  }
-
-  /** Events of one choice have an order; those of others may come between. */
-  private static Map<Integer, List<JsonNode>> byChoice(List<JsonNode> events) {
-    return events.stream()
-        .map(HttpSplitEqualityTest::plain)
-        .collect(
-            Collectors.groupingBy(
-                event -> event.at("/choices/0/index").asInt(-1),
-                TreeMap::new,
-                Collectors.toList()));
-  }
-
-  private static JsonNode plain(JsonNode answer) {
-    return ((ObjectNode) answer).without(List.of("id", "created"));
+    Answers.requireSame(servers.whole::good, servers.styles(), path, body);
   }
 }

@@ -8,13 +8,18 @@ import dev.halcyon.engine.BackendChoice;
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.EngineMetrics;
+import dev.halcyon.engine.ScheduleStyle;
+import dev.halcyon.engine.disagg.Answers;
 import dev.halcyon.engine.disagg.Ends;
+import dev.halcyon.engine.disagg.PrefixAt;
 import java.io.IOException;
 import java.net.URI;
 import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.EnumMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.UnaryOperator;
 
@@ -109,9 +114,7 @@ final class SplitServers implements AutoCloseable {
   }
 
   static String with(String body, String field, Object value) {
-    ObjectNode json = (ObjectNode) TestServer.json(body);
-    json.set(field, TestServer.MAPPER.valueToTree(value));
-    return json.toString();
+    return Answers.with(body, field, value);
   }
 
   String newId() {
@@ -134,6 +137,30 @@ final class SplitServers implements AutoCloseable {
   /** The body with which the decode server asks the prefill server itself. */
   String generationFirst(String body) {
     return with(body, SPLIT, askingAt(prefill.service.url()));
+  }
+
+  /** The two servers together, in each style. */
+  Map<ScheduleStyle, Answers.Server> styles() {
+    Map<ScheduleStyle, Answers.Server> styles = new EnumMap<>(ScheduleStyle.class);
+    styles.put(ScheduleStyle.CONTEXT_FIRST, (path, body) -> decode.good(path, second(body)));
+    styles.put(
+        ScheduleStyle.GENERATION_FIRST, (path, body) -> decode.good(path, generationFirst(body)));
+    return styles;
+  }
+
+  /**
+   * Has servers compute the prompts of a completion, which stay in their caches; the one that does
+   * whole requests has what the prefill server has.
+   */
+  void cache(String body, PrefixAt where) {
+    String one = with(body, "max_tokens", 1);
+    if (where.prefill()) {
+      whole.good(COMPLETIONS, one);
+      prefilled(one, newId());
+    }
+    if (where.decode()) {
+      decode.good(COMPLETIONS, one);
+    }
   }
 
   ObjectNode askingAt(String prefillUrl) {

@@ -9,6 +9,7 @@ import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.EngineMetrics;
 import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.disagg.Answers;
 import java.io.IOException;
 import java.net.Socket;
 import java.net.URI;
@@ -17,7 +18,6 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.function.BooleanSupplier;
 
@@ -104,11 +104,16 @@ final class TestServer implements AutoCloseable {
     }
   }
 
-  /** The answer to a good request. */
-  JsonNode answer(String path, String body) {
+  /** The body of the answer to a good request. */
+  String good(String path, String body) {
     HttpResponse<String> response = post(path, body);
     assertThat(response.statusCode()).as(response.body()).isEqualTo(200);
-    return json(response.body());
+    return response.body();
+  }
+
+  /** The answer to a good request. */
+  JsonNode answer(String path, String body) {
+    return json(good(path, body));
   }
 
   /** The events of a good stream, without the [DONE] that ended it. */
@@ -117,14 +122,7 @@ final class TestServer implements AutoCloseable {
     assertThat(response.statusCode()).as(response.body()).isEqualTo(200);
     assertThat(response.headers().firstValue("content-type").orElseThrow())
         .startsWith("text/event-stream");
-    assertThat(response.body()).endsWith("data: [DONE]\n\n");
-    List<JsonNode> events = new ArrayList<>();
-    for (String event : response.body().split("\n\n")) {
-      if (event.startsWith("data: ") && !event.equals("data: [DONE]")) {
-        events.add(json(event.substring("data: ".length())));
-      }
-    }
-    return events;
+    return Answers.events(response.body());
   }
 
   /** A connection of its own, for what a client library would not do. */
@@ -154,11 +152,7 @@ final class TestServer implements AutoCloseable {
   }
 
   static JsonNode json(String text) {
-    try {
-      return MAPPER.readTree(text);
-    } catch (IOException e) {
-      throw new AssertionError(text, e);
-    }
+    return Answers.json(text);
   }
 
   static void await(String what, BooleanSupplier condition) {

@@ -2,12 +2,12 @@ package dev.halcyon.engine.disagg.router;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import dev.halcyon.engine.BackendChoice;
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
 import dev.halcyon.engine.EngineMetrics;
 import dev.halcyon.engine.ScheduleStyle;
+import dev.halcyon.engine.disagg.Answers;
 import dev.halcyon.engine.disagg.http.HttpOptions;
 import dev.halcyon.engine.disagg.http.HttpService;
 import dev.halcyon.engine.disagg.http.SplitOptions;
@@ -22,6 +22,7 @@ import java.net.http.HttpResponse;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.EnumMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -123,6 +124,25 @@ final class RealCluster implements AutoCloseable {
     return services.stream().map(service -> URI.create(service.url())).toList();
   }
 
+  /** The server that does all of a request. */
+  Answers.Server whole() {
+    return (path, body) -> good(whole.url(), path, body);
+  }
+
+  /** What stands behind the router of each style. */
+  Map<ScheduleStyle, Answers.Server> styles() {
+    Map<ScheduleStyle, Answers.Server> styles = new EnumMap<>(ScheduleStyle.class);
+    routers.forEach(
+        (style, router) -> styles.put(style, (path, body) -> good(router.url(), path, body)));
+    return styles;
+  }
+
+  private String good(String url, String path, String body) {
+    HttpResponse<String> response = post(url, path, body);
+    assertThat(response.statusCode()).as(response.body()).isEqualTo(200);
+    return response.body();
+  }
+
   HttpResponse<String> post(String url, String path, String body) {
     return send(request(url, path, body).build());
   }
@@ -151,18 +171,6 @@ final class RealCluster implements AutoCloseable {
     } catch (InterruptedException e) {
       throw new IllegalStateException(e);
     }
-  }
-
-  /** The events of a good stream, without the [DONE] that ended it. */
-  static List<JsonNode> events(String body) {
-    assertThat(body).endsWith("data: [DONE]\n\n");
-    List<JsonNode> events = new ArrayList<>();
-    for (String event : body.split("\n\n")) {
-      if (event.startsWith("data: ") && !event.equals("data: [DONE]")) {
-        events.add(RouterRig.json(event.substring("data: ".length())));
-      }
-    }
-    return events;
   }
 
   /** Requires that nothing of any request is left anywhere. */

@@ -2,20 +2,15 @@ package dev.halcyon.engine.disagg.router;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.halcyon.engine.TinyCheckpoint;
+import dev.halcyon.engine.disagg.Answers;
 import dev.halcyon.engine.disagg.TinyFamilies;
 import java.io.IOException;
 import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
-import java.util.List;
-import java.util.Map;
 import java.util.Random;
-import java.util.TreeMap;
-import java.util.stream.Collectors;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -140,42 +135,7 @@ class RouterEqualityTest {
   }
 
   private static void requireSame(RealCluster cluster, String path, String body) {
-    JsonNode whole = plain(RouterRig.json(good(cluster, cluster.whole.url(), path, body)));
-    String streamed =
-        body.substring(0, body.length() - 1)
-            + ", \"stream\": true, \"stream_options\": {\"include_usage\": true}}";
-    Map<Integer, List<JsonNode>> events =
-        byChoice(good(cluster, cluster.whole.url(), path, streamed));
-    cluster.routers.forEach(
-        (style, router) -> {
-          assertThat(plain(RouterRig.json(good(cluster, router.url(), path, body))))
-              .as("" + style)
-              .isEqualTo(whole);
-          assertThat(byChoice(good(cluster, router.url(), path, streamed)))
-              .as("" + style)
-              .isEqualTo(events);
-        });
+    Answers.requireSame(cluster.whole(), cluster.styles(), path, body);
     cluster.assertClean();
-  }
-
-  private static String good(RealCluster cluster, String url, String path, String body) {
-    HttpResponse<String> response = cluster.post(url, path, body);
-    assertThat(response.statusCode()).as(response.body()).isEqualTo(200);
-    return response.body();
-  }
-
-  /** Events of one choice have an order; those of others may come between. */
-  private static Map<Integer, List<JsonNode>> byChoice(String stream) {
-    return RealCluster.events(stream).stream()
-        .map(RouterEqualityTest::plain)
-        .collect(
-            Collectors.groupingBy(
-                event -> event.at("/choices/0/index").asInt(-1),
-                TreeMap::new,
-                Collectors.toList()));
-  }
-
-  private static JsonNode plain(JsonNode answer) {
-    return ((ObjectNode) answer).without(List.of("id", "created"));
   }
 }
