@@ -38,7 +38,8 @@ public interface KvStorage extends AutoCloseable {
 
   /**
    * Whether any thread may export tokens that nobody writes meanwhile, while the owner's thread
-   * does what it likes with others.
+   * does what it likes with others; they are there once the operation that writes them has
+   * returned.
    */
   default boolean exportsOnAnyThread() {
     return false;

@@ -1,6 +1,7 @@
 package dev.halcyon.engine.executor;
 
 import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.backend.KvRange;
 import dev.halcyon.engine.backend.KvStorage;
 import dev.halcyon.engine.transfer.KvPiece;
@@ -48,35 +49,45 @@ final class CacheView implements KvView {
    * @throws KvTransferException if the view has ended
    */
   void copyTo(KvStorage target, int[] targetBlocks, KvRange range) {
-    use(() -> target.copyTokens(storage, blocks, targetBlocks, range));
-  }
-
-  /**
-   * Writes a piece out of the cache.
-   *
-   * @throws KvTransferException if the view has ended
-   */
-  void export(KvPiece piece, ByteBuffer to) {
-    use(
-        () -> {
-          if (piece.stored()) {
-            storage.exportStored(piece.layer(), blocks, piece.firstToken(), piece.count(), to);
-          } else {
-            storage.exportTokens(piece.layer(), blocks, piece.firstToken(), piece.count(), to);
-          }
-        });
-  }
-
-  private void use(Runnable copy) {
     lock.readLock().lock();
     try {
       if (ended != null) {
         throw new KvTransferException(ended.reason(), ended.getMessage(), ended);
       }
-      copy.run();
+      target.copyTokens(storage, blocks, targetBlocks, range);
       lastUse = System.nanoTime();
     } finally {
       lock.readLock().unlock();
+    }
+  }
+
+  /** Writes a piece out of the cache; returns null, or why that can't be. */
+  KvTransferException export(KvPiece piece, ByteBuffer to) {
+    lock.readLock().lock();
+    try {
+      if (ended != null) {
+        return ended;
+      }
+      KvTransferException error = export(storage, blocks, piece, to);
+      lastUse = System.nanoTime();
+      return error;
+    } finally {
+      lock.readLock().unlock();
+    }
+  }
+
+  /** Writes a piece out of a cache's blocks; returns null, or why that can't be. */
+  static KvTransferException export(KvStorage storage, int[] blocks, KvPiece piece, ByteBuffer to) {
+    try {
+      if (piece.stored()) {
+        storage.exportStored(piece.layer(), blocks, piece.firstToken(), piece.count(), to);
+      } else {
+        storage.exportTokens(piece.layer(), blocks, piece.firstToken(), piece.count(), to);
+      }
+      return null;
+    } catch (RuntimeException e) {
+      return new KvTransferException(
+          Reason.PEER_LOST, "Keys and values can't be read: " + e.getMessage(), e);
     }
   }
 

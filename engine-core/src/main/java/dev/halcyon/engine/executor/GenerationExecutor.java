@@ -357,6 +357,7 @@ public final class GenerationExecutor implements AutoCloseable {
   private boolean step() {
     long start = System.nanoTime();
     StepPlan plan = scheduler.schedule();
+    transfers.planned(plan);
     for (Sequence sequence : plan.receives()) {
       if (sequence.request().markScheduled(start, sequence.computed())) {
         queue.releasePlace();
@@ -388,7 +389,7 @@ public final class GenerationExecutor implements AutoCloseable {
     }
     List<ChunkResult> results;
     try {
-      results = parts.runner().collect(parts.runner().launch(plan));
+      results = parts.runner().collect(parts.runner().launch(plan, transfers.duringStep(plan)));
     } catch (OutOfDeviceMemoryException | OutOfMemoryError e) {
       failStep(plan, e);
       return true;

@@ -4,9 +4,11 @@ import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.executor.ComputingPrompts.Lost;
 import dev.halcyon.engine.executor.ReceivedPrompts.Ended;
+import dev.halcyon.engine.executor.StepPlan.Chunk;
 import dev.halcyon.engine.kvcache.BlockTable;
 import dev.halcyon.engine.kvcache.KvCacheManager;
 import java.util.List;
+import java.util.function.IntConsumer;
 
 /**
  * The executor's side of all transfers, prompts that leave and prompts that come. Used by its
@@ -73,7 +75,22 @@ final class KvTransfers {
     return computing.offer(sequence);
   }
 
-  /** Some more of a sequence is computed. */
+  /** A step is planned: takes note of the blocks that it takes away, before others write them. */
+  void planned(StepPlan plan) {
+    plan.paused().forEach(computing::suspend);
+    for (Chunk chunk : plan.chunks()) {
+      if (chunk.copy() != null) {
+        computing.suspend(chunk.sequence());
+      }
+    }
+  }
+
+  /** What is to be told, on the executor's thread, of each layer that a step has written. */
+  IntConsumer duringStep(StepPlan plan) {
+    return computing.duringStep(plan);
+  }
+
+  /** A step of a sequence has ended. */
   void advanced(Sequence sequence) {
     computing.advanced(sequence);
   }

@@ -24,6 +24,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.function.IntConsumer;
 
 /**
  * Runs planned steps on the backend: packs one flat batch, computes it, samples. Knows no policy.
@@ -49,6 +50,7 @@ final class ModelRunner {
   private final ContextLogitsPlan plan;
   private final Function<List<Chunk>, BatchDescription> describe;
   private final Consumer<DeviceBatch> body;
+  private IntConsumer onLayer = layer -> {};
 
   /**
    * @param plan projects context rows that are wanted
@@ -71,7 +73,7 @@ final class ModelRunner {
     this.positions = new int[maxRows];
     this.slots = new int[maxRows];
     this.samplingRows = new int[maxSequences];
-    this.body = batch -> decoder.forward(batch, kv);
+    this.body = batch -> decoder.forward(batch, kv, layer -> onLayer.accept(layer));
   }
 
   /** A chunk on its way: where it stands in the batch, and where the row to sample from stands. */
@@ -166,8 +168,14 @@ final class ModelRunner {
     return decoder.hiddenRows();
   }
 
-  /** Starts a step on the device. */
-  PendingStep launch(StepPlan step) {
+  /**
+   * Starts a step on the device.
+   *
+   * @param onLayer told of each layer whose keys and values are queued to be written; not of every
+   *     one, or of none, where the backend repeats a recorded step
+   */
+  PendingStep launch(StepPlan step, IntConsumer onLayer) {
+    this.onLayer = onLayer;
     // In the order in which they were planned: a block may be the source of one copy, then the
     // target of another.
     for (Chunk chunk : step.chunks()) {

@@ -156,21 +156,9 @@ final class PinnedPrompts {
     public void read(KvPiece piece, ByteBuffer to, Consumer<KvTransferException> done) {
       piece.requireReadable(manifest, to);
       if (parts.storage().exportsOnAnyThread()) {
-        done.accept(export(piece, to));
+        done.accept(view.export(piece, to));
       } else {
-        mailbox.post(() -> done.accept(export(piece, to)));
-      }
-    }
-
-    private KvTransferException export(KvPiece piece, ByteBuffer to) {
-      try {
-        view.export(piece, to);
-        return null;
-      } catch (KvTransferException e) {
-        return e;
-      } catch (RuntimeException e) {
-        return new KvTransferException(
-            Reason.PEER_LOST, "Keys and values can't be read: " + e.getMessage(), e);
+        mailbox.post(() -> done.accept(view.export(piece, to)));
       }
     }
 

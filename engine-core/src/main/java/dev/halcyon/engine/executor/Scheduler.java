@@ -145,7 +145,7 @@ final class Scheduler {
    * Frees the blocks of a running sequence; it waits for another turn and is computed again then.
    */
   private void pause(StepPlan plan, Sequence victim) {
-    plan.remove(victim);
+    plan.pause(victim);
     running.remove(victim);
     kv.release(victim.detach());
     waiting.add(victim);

@@ -58,6 +58,7 @@ final class StepPlan {
 
   private final Map<Sequence, Chunk> chunks = new LinkedHashMap<>();
   private final List<Sequence> receives = new ArrayList<>();
+  private final List<Sequence> paused = new ArrayList<>();
   private int tokens;
 
   /** Notes a sequence that was let in and is to receive its prompt before it computes anything. */
@@ -67,6 +68,16 @@ final class StepPlan {
 
   List<Sequence> receives() {
     return receives;
+  }
+
+  /** Notes a sequence that computes nothing, and whose blocks are free for others. */
+  void pause(Sequence sequence) {
+    remove(sequence);
+    paused.add(sequence);
+  }
+
+  List<Sequence> paused() {
+    return paused;
   }
 
   void add(Chunk chunk) {

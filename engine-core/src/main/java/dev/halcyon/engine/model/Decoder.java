@@ -13,6 +13,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.function.IntConsumer;
 
 /**
  * A decoder-only transformer, composed of backend operations. It owns its weights and the buffers
@@ -135,10 +136,11 @@ public final class Decoder implements AutoCloseable {
   /**
    * Runs a batch and writes its keys and values to the cache.
    *
+   * @param onLayer told of each layer, from 0 on, when writing its keys and values is queued
    * @return the final, normalised hidden rows [rows, hiddenSize]; valid until the next call, not to
    *     be closed
    */
-  public DeviceBuffer forward(DeviceBatch batch, KvStorage kv) {
+  public DeviceBuffer forward(DeviceBatch batch, KvStorage kv, IntConsumer onLayer) {
     int rows = batch.batch().rows();
     if (rows < 1 || rows > maxBatchTokens) {
       throw new IllegalArgumentException(
@@ -148,7 +150,7 @@ public final class Decoder implements AutoCloseable {
     backend.embed(weights.embedding(), batch, embeddingScale, scratch.residual());
     norm(scratch.residual(), layers.get(0).inputNorm(), rows, scratch.normed());
     for (int layer = 0; layer < layers.size(); layer++) {
-      attend(batch, kv, layer, rows);
+      attend(batch, kv, layer, rows, onLayer);
       if (config.block() == BlockLayout.PARALLEL) {
         backend.add(scratch.residual(), scratch.delta(), rows, config.hiddenSize());
       } else {
@@ -162,7 +164,7 @@ public final class Decoder implements AutoCloseable {
   }
 
   /** From normed to delta. */
-  private void attend(DeviceBatch batch, KvStorage kv, int layer, int rows) {
+  private void attend(DeviceBatch batch, KvStorage kv, int layer, int rows, IntConsumer onLayer) {
     LayerWeights<Matrix> w = weights.layers().get(layer);
     AttentionSpec spec = attentions.get(layer);
     DeviceBuffer qkv = scratch.wide();
@@ -172,6 +174,7 @@ public final class Decoder implements AutoCloseable {
       normHeads(qkv, spec.queryHeads() * spec.headDim(), spec.kvHeads(), w.keyNorm(), rows);
     }
     backend.ropeAndWriteKv(batch, qkv, spec, ropes.get(layer), kv, layer);
+    onLayer.accept(layer);
     backend.attention(batch, qkv, spec, kv, layer, scratch.inner());
     backend.linear(scratch.inner(), rows, w.output(), w.outputBias(), scratch.delta());
     normDelta(w.attentionPostNorm(), rows);

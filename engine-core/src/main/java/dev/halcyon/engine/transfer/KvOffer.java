@@ -10,8 +10,9 @@ public interface KvOffer {
   KvDescriptor descriptor();
 
   /**
-   * Says that the prompt's computation goes on; more of it may be {@linkplain KvSource#computed
-   * there}. Must not block.
+   * Says that the prompt's computation goes on; more of it may be {@linkplain KvSource#progress
+   * there}: after each step, and in the midst of one after each layer where that can be read by
+   * then. Must not block.
    */
   default void advanced() {}
 

@@ -14,11 +14,11 @@ public interface KvSource {
   KvManifest manifest();
 
   /**
-   * How many of the prompt's first tokens can be read: all, unless it is offered while it is being
-   * computed. Pieces of later tokens may be asked for, and wait.
+   * What can be read: all, unless the prompt is offered while it is being computed. Other pieces
+   * may be asked for, and wait.
    */
-  default int computed() {
-    return manifest().tokens();
+  default KvProgress progress() {
+    return KvProgress.of(manifest().tokens());
   }
 
   /**

@@ -90,7 +90,7 @@ final class DecoderHarness implements AutoCloseable {
       }
     }
     Batch batch = pack(running, rows, chunk, blockSize, tables.toArray(int[][]::new));
-    DeviceBuffer hidden = decoder.forward(backend.upload(batch), kv);
+    DeviceBuffer hidden = decoder.forward(backend.upload(batch), kv, layer -> {});
     List<float[]> logits = project(hidden, rows);
     for (int s = 0; s < running.size(); s++) {
       for (int row = batch.rowStart()[s]; row < batch.rowStart()[s + 1]; row++) {

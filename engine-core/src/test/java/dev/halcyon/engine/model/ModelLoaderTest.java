@@ -122,7 +122,7 @@ class ModelLoaderTest {
             new int[] {1},
             new int[][] {{0}});
     try (Decoder decoder = load("gemma2", backend)) {
-      assertThatThrownBy(() -> decoder.forward(() -> one, null))
+      assertThatThrownBy(() -> decoder.forward(() -> one, null, layer -> {}))
           .isInstanceOf(UnsupportedOperationException.class);
     }
     assertThat(backend.embeddingScale()).isEqualTo(expected);
@@ -201,7 +201,7 @@ class ModelLoaderTest {
     try (Decoder decoder = load("llama2", new FailingBackend(-1))) {
       for (int rows : new int[] {0, 9}) {
         Batch batch = new Batch(rows, null, null, null, 0, null, null, null);
-        assertThatThrownBy(() -> decoder.forward(() -> batch, null))
+        assertThatThrownBy(() -> decoder.forward(() -> batch, null, layer -> {}))
             .isInstanceOf(IllegalArgumentException.class)
             .hasMessage("batch must have 1 to 8 rows, not " + rows);
       }

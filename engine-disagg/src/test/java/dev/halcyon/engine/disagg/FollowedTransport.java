@@ -6,6 +6,7 @@ import dev.halcyon.engine.transfer.KvFetch;
 import dev.halcyon.engine.transfer.KvManifest;
 import dev.halcyon.engine.transfer.KvOffer;
 import dev.halcyon.engine.transfer.KvPiece;
+import dev.halcyon.engine.transfer.KvProgress;
 import dev.halcyon.engine.transfer.KvSink;
 import dev.halcyon.engine.transfer.KvSource;
 import dev.halcyon.engine.transfer.KvTransport;
@@ -20,11 +21,14 @@ public final class FollowedTransport implements KvTransport {
 
   private final Ends ends;
 
-  /** "computed n", "written m" (m is the token behind the piece), and "progress". */
+  /** After a step "computed n"; "written m" (m is the token behind the piece); and "progress". */
   public final List<String> events = new CopyOnWriteArrayList<>();
 
   /** Runs on the computing engine's thread after each of its steps, with the tokens so far. */
   public volatile IntConsumer onComputed = computed -> {};
+
+  /** Runs there after each layer of a step, with the tokens that it will have computed. */
+  public volatile IntConsumer onLayer = computed -> {};
 
   public FollowedTransport(Ends ends) {
     this.ends = ends;
@@ -50,9 +54,13 @@ public final class FollowedTransport implements KvTransport {
 
       @Override
       public void advanced() {
-        events.add("computed " + source.computed());
+        KvProgress progress = source.progress();
+        boolean stepEnded = progress.layers() == 0;
+        if (stepEnded) {
+          events.add("computed " + progress.tokens());
+        }
         offer.advanced();
-        onComputed.accept(source.computed());
+        (stepEnded ? onComputed : onLayer).accept(progress.ahead());
       }
 
       @Override

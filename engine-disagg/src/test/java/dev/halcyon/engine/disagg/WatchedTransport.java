@@ -7,6 +7,7 @@ import dev.halcyon.engine.transfer.KvFetch;
 import dev.halcyon.engine.transfer.KvManifest;
 import dev.halcyon.engine.transfer.KvOffer;
 import dev.halcyon.engine.transfer.KvPiece;
+import dev.halcyon.engine.transfer.KvProgress;
 import dev.halcyon.engine.transfer.KvSink;
 import dev.halcyon.engine.transfer.KvSource;
 import dev.halcyon.engine.transfer.KvTransport;
@@ -95,8 +96,8 @@ public final class WatchedTransport implements KvTransport {
           }
 
           @Override
-          public int computed() {
-            return source.computed();
+          public KvProgress progress() {
+            return source.progress();
           }
 
           @Override

@@ -8,23 +8,28 @@ import java.util.Locale;
  *
  * @param wholeFirst time to the first token in one engine
  * @param splitFirst time to the first token in two, from the context-only request's submission
+ * @param overlappedFirst the same where the second fetches what the first is still computing
  * @param wholeRate generated tokens of requests at once, from their submission to the last token
  * @param splitRate the same in two engines
+ * @param overlappedRate the same where the second fetches what the first is still computing
  * @param kvBytes keys and values of a prompt
  * @param kvSeconds from the request for them until all are there
  */
 record SplitFigures(
     double wholeFirst,
     double splitFirst,
+    double overlappedFirst,
     double wholeRate,
     double splitRate,
+    double overlappedRate,
     long kvBytes,
     double kvSeconds) {
 
   static final String HEADER =
-      "| way, prompt | first token, one engine, ms | split, ms | ratio | one engine, tokens/s | split,"
-          + " tokens/s | KV, MB | KV, GB/s | link, GB/s | of the link |\n"
-          + "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+      "| way, prompt | first token, one engine, ms | split, ms | ratio | overlapped, ms | ratio"
+          + " | one engine, tokens/s | split, tokens/s | overlapped, tokens/s | KV, MB | KV, GB/s"
+          + " | link, GB/s | of the link |\n"
+          + "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
 
   /**
    * A row of the table.
@@ -35,14 +40,18 @@ record SplitFigures(
     double rate = kvBytes / kvSeconds;
     return String.format(
         Locale.ROOT,
-        "| %s, %d | %.1f | %.1f | %.2f | %.1f | %.1f | %.1f | %.2f | %.2f | %.0f %% |%n",
+        "| %s, %d | %.1f | %.1f | %.2f | %.1f | %.2f | %.1f | %.1f | %.1f | %.1f | %.2f | %.2f"
+            + " | %.0f %% |%n",
         way,
         promptTokens,
         wholeFirst * 1e3,
         splitFirst * 1e3,
         splitFirst / wholeFirst,
+        overlappedFirst * 1e3,
+        overlappedFirst / wholeFirst,
         wholeRate,
         splitRate,
+        overlappedRate,
         kvBytes / 1e6,
         rate / 1e9,
         link / 1e9,

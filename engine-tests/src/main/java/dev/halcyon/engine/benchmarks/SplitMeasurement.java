@@ -5,6 +5,7 @@ import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.GenerationResult;
+import dev.halcyon.engine.ScheduleStyle;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -39,30 +40,43 @@ final class SplitMeasurement {
 
   /**
    * Measures whole and split requests in turn, so that a machine that is slow for a while is so to
-   * both. The best run of each counts, after one to warm up.
+   * all. The best run of each counts, after one to warm up.
    *
    * @param batch requests at once where rates are measured
    */
   SplitFigures measure(int promptTokens, int generatedTokens, int batch, int runs) {
     double wholeFirst = Double.MAX_VALUE;
     double splitFirst = Double.MAX_VALUE;
+    double overlappedFirst = Double.MAX_VALUE;
     double wholeRate = 0;
     double splitRate = 0;
+    double overlappedRate = 0;
     for (int run = 0; run <= runs; run++) {
       double whole = first(promptTokens, this::whole);
       double split = first(promptTokens, this::split);
+      double overlapped = first(promptTokens, this::overlapped);
       double wholeTokens = rate(promptTokens, generatedTokens, batch, this::whole);
       double splitTokens = rate(promptTokens, generatedTokens, batch, this::split);
+      double overlappedTokens = rate(promptTokens, generatedTokens, batch, this::overlapped);
       if (run > 0) {
         wholeFirst = Math.min(wholeFirst, whole);
         splitFirst = Math.min(splitFirst, split);
+        overlappedFirst = Math.min(overlappedFirst, overlapped);
         wholeRate = Math.max(wholeRate, wholeTokens);
         splitRate = Math.max(splitRate, splitTokens);
+        overlappedRate = Math.max(overlappedRate, overlappedTokens);
       }
     }
     TimedTransport.Transfer best = transfer(promptTokens);
     return new SplitFigures(
-        wholeFirst, splitFirst, wholeRate, splitRate, best.bytes(), best.seconds());
+        wholeFirst,
+        splitFirst,
+        overlappedFirst,
+        wholeRate,
+        splitRate,
+        overlappedRate,
+        best.bytes(),
+        best.seconds());
   }
 
   /**
@@ -116,9 +130,8 @@ final class SplitMeasurement {
   }
 
   private CompletableFuture<Arrivals> split(GenerationRequest request) {
-    String id = "benchmark-" + ++requests;
     return prefill
-        .submit(request.toBuilder().disaggParams(DisaggParams.contextOnly(id)).build())
+        .submit(context(request, ScheduleStyle.CONTEXT_FIRST))
         .result()
         .thenApply(
             first -> {
@@ -128,6 +141,25 @@ final class SplitMeasurement {
                         request.toBuilder().disaggParams(context.disaggParams()).build()));
               }
             });
+  }
+
+  private CompletableFuture<Arrivals> overlapped(GenerationRequest request) {
+    GenerationHandle first = prefill.submit(context(request, ScheduleStyle.GENERATION_FIRST));
+    return first
+        .offer()
+        .thenApply(
+            offer ->
+                arrivals(
+                    decode.submit(
+                        request.toBuilder()
+                            .disaggParams(offer)
+                            .firstTokens(first.result().thenApply(GenerationResult::disaggParams))
+                            .build())));
+  }
+
+  private GenerationRequest context(GenerationRequest request, ScheduleStyle style) {
+    DisaggParams params = DisaggParams.contextOnly("benchmark-" + ++requests, style);
+    return request.toBuilder().disaggParams(params).build();
   }
 
   private static Arrivals arrivals(GenerationHandle handle) {

@@ -118,7 +118,7 @@ public final class InProcessTransport implements KvTransport {
         running = pull;
       }
       if (running != null) {
-        running.computed(source.computed());
+        running.computed(source.progress());
       }
     }
 

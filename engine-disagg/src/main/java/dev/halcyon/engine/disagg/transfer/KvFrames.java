@@ -5,6 +5,7 @@ import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.transfer.KvLayout;
 import dev.halcyon.engine.transfer.KvManifest;
 import dev.halcyon.engine.transfer.KvPiece;
+import dev.halcyon.engine.transfer.KvProgress;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufAllocator;
 import java.nio.ByteBuffer;
@@ -13,7 +14,7 @@ import java.util.UUID;
 import java.util.zip.CRC32C;
 
 /**
- * The frames of {@link TcpTransport} and {@link UcxTransport}, version 2. A frame is its type (one
+ * The frames of {@link TcpTransport} and {@link UcxTransport}, version 3. A frame is its type (one
  * byte) and its content; integers are big-endian, strings UTF-8 behind a 16-bit length.
  *
  * <pre>
@@ -28,7 +29,9 @@ import java.util.zip.CRC32C;
  *                    (int32), data
  * DONE       client  transfer [16]
  * END        both    transfer [16], reason, message
- * COMPUTED   server  transfer [16], tokens that can be read (int32); after OPEN, and as more can
+ * COMPUTED   server  transfer [16], tokens that can be read in every layer, the number of first
+ *                    layers that have more, and how many those have (int32 each); after OPEN, and as
+ *                    more can
  * </pre>
  *
  * Pieces are stored where both sides have an order of the same name, and lie as [keys or values,
@@ -49,7 +52,7 @@ final class KvFrames {
   static final byte END = 10;
   static final byte COMPUTED = 11;
 
-  static final short VERSION = 2;
+  static final short VERSION = 3;
   static final int NONCE_BYTES = 32;
 
   /** The largest frame that is not DATA. */
@@ -173,8 +176,13 @@ final class KvFrames {
     return writeId(begin(DONE), id);
   }
 
-  static ByteBuf computed(UUID id, int tokens) {
-    return writeId(begin(COMPUTED), id).writeInt(tokens);
+  static ByteBuf computed(UUID id, KvProgress progress) {
+    ByteBuf out = writeId(begin(COMPUTED), id).writeInt(progress.tokens());
+    return out.writeInt(progress.layers()).writeInt(progress.ahead());
+  }
+
+  static KvProgress readProgress(ByteBuf frame) {
+    return new KvProgress(frame.readInt(), frame.readInt(), frame.readInt());
   }
 
   static ByteBuf end(UUID id, KvTransferException why) {

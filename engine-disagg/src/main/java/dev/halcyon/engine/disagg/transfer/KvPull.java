@@ -5,6 +5,7 @@ import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.transfer.KvFetch;
 import dev.halcyon.engine.transfer.KvManifest;
 import dev.halcyon.engine.transfer.KvPiece;
+import dev.halcyon.engine.transfer.KvProgress;
 import dev.halcyon.engine.transfer.KvSink;
 import java.nio.ByteBuffer;
 import java.util.HashMap;
@@ -12,10 +13,10 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * The generation side of a transfer, whatever the way to the other side: asks for pieces, all
- * layers of some tokens, then those of the next, as far as they are computed; a few at a time,
- * hands each to the sink and then asks for another. Pieces that were not asked for, came before, or
- * come too late are ignored. Safe for use by several threads.
+ * The generation side of a transfer, whatever the way to the other side: asks for pieces layer by
+ * layer, as far as they are computed; a few at a time, hands each to the sink and then asks for
+ * another. Pieces that were not asked for, came before, or come too late are ignored. Safe for use
+ * by several threads.
  */
 final class KvPull implements KvFetch {
 
@@ -43,14 +44,18 @@ final class KvPull implements KvFetch {
   /** By number, the pieces that were asked for and did not come. */
   private final Map<Integer, KvPiece> requested = new HashMap<>();
 
-  /** The tokens that may be asked for. */
-  private int computed;
+  /** What may be asked for. */
+  private KvProgress computed;
 
-  /** The tokens that are asked for now, and the next of their layers. */
-  private int first;
+  /** The tokens that are asked for now in every layer: what was new when the last ones were. */
+  private int begin;
 
   private int end;
+
+  /** The next of them. */
   private int layer;
+
+  private int first;
 
   /** Tokens to be written, each counted once a layer. */
   private long missing;
@@ -70,9 +75,10 @@ final class KvPull implements KvFetch {
     this.window = window;
     KvManifest manifest = sink.manifest();
     this.tokensPerPiece = tokensPerPiece(manifest, sink.firstToken(), pieceBytes);
-    this.first = sink.firstToken();
-    this.end = first;
-    this.computed = sink.follows() ? 0 : manifest.tokens();
+    this.end = sink.firstToken();
+    this.first = end;
+    this.layer = manifest.layout().layers() - 1;
+    this.computed = KvProgress.of(sink.follows() ? 0 : manifest.tokens());
     this.missing = (long) (manifest.tokens() - first) * manifest.layout().layers();
   }
 
@@ -94,13 +100,13 @@ final class KvPull implements KvFetch {
     requestMore();
   }
 
-  /** The other side has so many tokens now, or says again that it has. */
-  void computed(int tokens) {
+  /** The other side has come so far, or says again that it had. */
+  void computed(KvProgress progress) {
     synchronized (this) {
       if (ended) {
         return;
       }
-      computed = Math.max(computed, Math.min(tokens, sink.manifest().tokens()));
+      computed = computed.later(progress);
     }
     sink.progress();
     requestMore();
@@ -215,25 +221,31 @@ final class KvPull implements KvFetch {
   private synchronized Map<Integer, KvPiece> nextPieces() {
     Map<Integer, KvPiece> pieces = new LinkedHashMap<>();
     // Pieces that are being written count too: their memory is in use.
-    while (!ended && next - written < window && advance()) {
-      pieces.put(next++, new KvPiece(layer++, first, end - first));
+    while (!ended && next - written < window && reachesNext()) {
+      int count = Math.min(tokensPerPiece, end - first);
+      pieces.put(next++, new KvPiece(layer, first, count));
+      first += count;
     }
     requested.putAll(pieces);
     requesting = !pieces.isEmpty();
     return pieces;
   }
 
-  /** Goes on to the next tokens where all layers of the last were asked for; false if none are. */
-  private boolean advance() {
-    if (first == end || layer == sink.manifest().layout().layers()) {
-      if (end >= computed) {
+  /** Goes on to where the next piece begins; false if that is not computed yet. */
+  private boolean reachesNext() {
+    if (first == end && layer + 1 < sink.manifest().layout().layers()) {
+      layer++;
+      first = begin;
+    } else if (first == end) {
+      int reached = Math.min(computed.tokens(0), sink.manifest().tokens());
+      if (reached <= end) {
         return false;
       }
-      first = end;
-      end = Math.min(first + tokensPerPiece, computed);
+      begin = end;
+      end = reached;
       layer = 0;
     }
-    return true;
+    return computed.tokens(layer) >= end;
   }
 
   private synchronized boolean markEnded() {

@@ -75,7 +75,7 @@ final class NetworkOffer implements KvOffer {
   public void advanced() {
     KvConnection connection = fetcher.get();
     if (connection != null && offers.get(id) == this) {
-      connection.send(KvFrames.computed(id, source.computed()));
+      connection.send(KvFrames.computed(id, source.progress()));
     }
   }
 

@@ -4,6 +4,7 @@ import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.transfer.KvFetch;
 import dev.halcyon.engine.transfer.KvPiece;
+import dev.halcyon.engine.transfer.KvProgress;
 import dev.halcyon.engine.transfer.KvSink;
 import io.netty.buffer.ByteBuf;
 import java.nio.ByteBuffer;
@@ -115,9 +116,9 @@ final class NetworkPeer {
     UUID id = KvFrames.readId(frame);
     if (type == KvFrames.COMPUTED) {
       Transfer following = transfers.get(id);
-      int tokens = frame.readInt();
+      KvProgress progress = KvFrames.readProgress(frame);
       if (following != null) {
-        following.pull.computed(tokens);
+        following.pull.computed(progress);
       }
       return;
     }

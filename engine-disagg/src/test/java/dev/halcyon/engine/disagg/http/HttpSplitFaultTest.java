@@ -10,6 +10,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.halcyon.engine.Engine;
+import dev.halcyon.engine.EngineMetrics;
 import dev.halcyon.engine.Gate;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
@@ -27,6 +28,7 @@ import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
@@ -35,6 +37,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** What goes wrong with a split request is said, and leaves nothing in any engine. */
 class HttpSplitFaultTest {
@@ -131,15 +134,51 @@ class HttpSplitFaultTest {
     refused(servers.decode.post(COMPLETIONS, SplitServers.with(second, "stream", true)), 409);
   }
 
-  @Test
-  void aClientThatLeavesTheDecodeServerEndsItsRequest() throws Exception {
-    for (boolean stream : new boolean[] {true, false}) {
-      String body = SplitServers.with(servers.second(LONG), "stream", stream);
+  @ParameterizedTest
+  @ValueSource(booleans = {true, false})
+  void aClientThatLeavesTheDecodeServerEndsItsRequest(boolean stream) throws Exception {
+    String body = SplitServers.with(servers.second(LONG), "stream", stream);
+    try (Stepped stepped = Stepped.of(servers.decode.engine)) {
       try (Socket socket = servers.decode.socket()) {
         TestServer.write(socket, TestServer.httpPost(COMPLETIONS, body));
-        await("it runs", () -> servers.decode.engine.metrics().runningSequences() > 0);
+        await("it runs beside the other", () -> stepped.step().runningSequences() == 2);
       }
-      servers.assertClean();
+      await("one runs no more", () -> stepped.step().runningSequences() == 1);
+      assertThat(stepped.handle().result()).as("the other's").isNotDone();
+    }
+    servers.assertClean();
+  }
+
+  /** Lets an engine go on step by step only, so that no request ends before a test looks. */
+  private record Stepped(Engine engine, Semaphore steps, GenerationHandle handle)
+      implements AutoCloseable {
+
+    static Stepped of(Engine engine) {
+      Semaphore steps = new Semaphore(0);
+      SamplingParams params =
+          SamplingParams.builder()
+              .maxTokens(240)
+              .ignoreEos(true)
+              .logitsProcessor(
+                  (prompt, generated, logits) -> {
+                    steps.acquireUninterruptibly();
+                    return logits;
+                  })
+              .build();
+      return new Stepped(engine, steps, engine.submit(GenerationRequest.of(new int[] {1}, params)));
+    }
+
+    /** How it stands, a step further. */
+    EngineMetrics step() {
+      steps.release();
+      return engine.metrics();
+    }
+
+    @Override
+    public void close() {
+      handle.cancel();
+      steps.release(240);
+      handle.await();
     }
   }
 

@@ -82,7 +82,7 @@ class TcpTransportTest extends NetworkTransportContract {
       assertThat(frame[0]).isEqualTo(KvFrames.REFUSE);
       assertThat(new String(frame, StandardCharsets.UTF_8))
           .contains("REFUSED")
-          .contains("protocol version differs: 2 where")
+          .contains("protocol version differs: 3 where")
           .contains("7 where it is to be");
       assertThat(in.read()).isEqualTo(-1);
     }
