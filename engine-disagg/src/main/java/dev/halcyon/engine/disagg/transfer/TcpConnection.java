@@ -95,6 +95,11 @@ final class TcpConnection extends ChannelInboundHandlerAdapter implements KvConn
     }
   }
 
+  /** As {@link TcpFrameReader#rest}. */
+  ByteBuf rest() {
+    return failed || reader == null ? null : reader.rest();
+  }
+
   @Override
   public void channelInactive(ChannelHandlerContext from) {
     if (handshakeTimeout != null) {

@@ -32,6 +32,9 @@ final class TcpFrameReader implements AutoCloseable {
   private ByteBuf piece;
   private int passOver;
 
+  /** The piece's memory that was given out last, to be read into. */
+  private ByteBuf given;
+
   /**
    * @param maxBytes the longest frame that may come
    */
@@ -42,28 +45,54 @@ final class TcpFrameReader implements AutoCloseable {
   }
 
   /**
+   * The memory for what is still to come of a piece, for the connection to read into and hand to
+   * {@link #read}.
+   *
+   * @return the caller's to release; null if no piece is coming
+   */
+  ByteBuf rest() {
+    given =
+        piece == null
+            ? null
+            : piece.retainedSlice(piece.writerIndex(), piece.writableBytes()).setIndex(0, 0);
+    return given;
+  }
+
+  /**
    * Takes all bytes that came.
    *
+   * @param in any bytes, or what {@link #rest} returned last
    * @throws RuntimeException if they can't be right, or the session does not take a frame; nothing
    *     may be read after that
    */
   void read(ByteBuf in) {
+    if (piece != null && in == given) {
+      advance(in.readableBytes());
+      return;
+    }
     while (in.isReadable()) {
       if (passOver > 0) {
         int run = Math.min(passOver, in.readableBytes());
         in.skipBytes(run);
         passOver -= run;
       } else if (piece != null) {
-        piece.writeBytes(in, Math.min(piece.writableBytes(), in.readableBytes()));
-        if (!piece.isWritable()) {
-          handOver();
-        }
+        int run = Math.min(piece.writableBytes(), in.readableBytes());
+        piece.setBytes(piece.writerIndex(), in, run);
+        advance(run);
       } else {
         head.writeBytes(in, Math.min(wanted - head.readableBytes(), in.readableBytes()));
         if (head.readableBytes() == wanted) {
           decide();
         }
       }
+    }
+  }
+
+  /** So many more bytes of the piece are where they stay. */
+  private void advance(int bytes) {
+    piece.writerIndex(piece.writerIndex() + bytes);
+    if (!piece.isWritable()) {
+      handOver();
     }
   }
 

@@ -165,23 +165,26 @@ public final class TcpTransport implements KvTransport {
                   @Override
                   protected void initChannel(SocketChannel channel) {
                     channels.add(channel);
+                    TcpConnection ours =
+                        new TcpConnection(
+                            connection -> transfers.use(peer, connection),
+                            clientTls != null,
+                            nanos,
+                            MAX_FRAME_BYTES);
                     if (clientTls != null) {
                       channel
                           .pipeline()
                           .addLast(
                               clientTls.newHandler(
                                   channel.alloc(), address.host(), address.port()));
+                    } else {
+                      channel.config().setRecvByteBufAllocator(new TcpReads(ours::rest));
                     }
                     channel
                         .pipeline()
                         .addLast(new IdleStateHandler(0, 0, IDLE_SECONDS))
                         .addLast(new LengthFieldPrepender(TcpFrameReader.LENGTH_BYTES))
-                        .addLast(
-                            new TcpConnection(
-                                connection -> transfers.use(peer, connection),
-                                clientTls != null,
-                                nanos,
-                                MAX_FRAME_BYTES));
+                        .addLast(ours);
                   }
                 });
     bootstrap

@@ -78,24 +78,48 @@ class TcpFrameReaderTest {
     return framed(frame);
   }
 
+  private static ByteBuf all() {
+    return Unpooled.wrappedBuffer(
+        framed(KvFrames.welcome()),
+        piece(0, 1),
+        piece(1, 500),
+        piece(2, 3000),
+        framed(KvFrames.done(ID)),
+        // Longer than the header of a piece.
+        framed(Unpooled.buffer().writeByte(KvFrames.END).writeZero(8000)),
+        piece(3, 1),
+        piece(4, 9974));
+  }
+
   @ParameterizedTest
   @ValueSource(ints = {1, 2, 3, 7, 29, 30, 64, 1000, 1 << 20})
   void framesAreFoundWhereverTheyAreCut(int run) {
-    ByteBuf all =
-        Unpooled.wrappedBuffer(
-            framed(KvFrames.welcome()),
-            piece(0, 1),
-            piece(1, 500),
-            piece(2, 3000),
-            framed(KvFrames.done(ID)),
-            // Longer than the header of a piece.
-            framed(Unpooled.buffer().writeByte(KvFrames.END).writeZero(8000)),
-            piece(3, 1),
-            piece(4, 9974));
+    ByteBuf all = all();
     while (all.isReadable()) {
       reader.read(all.readSlice(Math.min(run, all.readableBytes())));
     }
+    requireAllSeen();
+  }
 
+  /** As a connection reads: into the piece where there is one, and as much as it likes. */
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2, 3, 7, 29, 30, 64, 1000, 1 << 20})
+  void piecesAreReadIntoTheirOwnMemory(int run) {
+    ByteBuf all = all();
+    int straight = 0;
+    while (all.isReadable()) {
+      ByteBuf place = reader.rest();
+      straight += place == null ? 0 : 1;
+      ByteBuf in = place == null ? Unpooled.buffer(40, 40) : place;
+      int bytes = Math.min(run, Math.min(in.writableBytes(), all.readableBytes()));
+      reader.read(in.writeBytes(all, bytes));
+      in.release();
+    }
+    assertThat(straight).isPositive();
+    requireAllSeen();
+  }
+
+  private void requireAllSeen() {
     assertThat(seen)
         .containsExactly(
             "4 and 0",
@@ -118,6 +142,18 @@ class TcpFrameReaderTest {
     reader.close();
     assertThat(alloc.metric().usedDirectMemory()).isZero();
     assertThat(seen).isEmpty();
+  }
+
+  @Test
+  void aPieceThatIsBeingReadIntoLastsUntilThatEnds() {
+    reader.read(piece(0, 3000).readSlice(1000));
+    ByteBuf place = reader.rest();
+    reader.close();
+    assertThat(alloc.metric().usedDirectMemory()).isEqualTo(3000);
+    place.writeZero(10);
+    place.release();
+    assertThat(alloc.metric().usedDirectMemory()).isZero();
+    assertThat(reader.rest()).isNull();
   }
 
   @ParameterizedTest

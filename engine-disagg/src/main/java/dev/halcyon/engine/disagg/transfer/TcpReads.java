@@ -1,0 +1,37 @@
+package dev.halcyon.engine.disagg.transfer;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.ByteBufAllocator;
+import io.netty.channel.FixedRecvByteBufAllocator;
+import io.netty.channel.RecvByteBufAllocator;
+import java.util.function.Supplier;
+
+/**
+ * What a connection without TLS reads into: the memory of the piece that is coming, so that its
+ * bytes are copied by nobody but the system, or a small buffer where there is none.
+ */
+final class TcpReads implements RecvByteBufAllocator {
+
+  /** For what stands before a piece; as much of the piece itself is copied. */
+  private static final int BETWEEN_BYTES = 1 << 13;
+
+  private final Supplier<ByteBuf> rest;
+
+  /**
+   * @param rest as {@link TcpFrameReader#rest}
+   */
+  TcpReads(Supplier<ByteBuf> rest) {
+    this.rest = rest;
+  }
+
+  @Override
+  public Handle newHandle() {
+    return new DelegatingHandle(new FixedRecvByteBufAllocator(BETWEEN_BYTES).newHandle()) {
+      @Override
+      public ByteBuf allocate(ByteBufAllocator alloc) {
+        ByteBuf piece = rest.get();
+        return piece != null ? piece : super.allocate(alloc);
+      }
+    };
+  }
+}
