@@ -37,6 +37,33 @@ public final class Answers {
     }
   }
 
+  /**
+   * Requires that requests, one after the other, are answered as by one server, with as much of
+   * their prompts from caches. Requests of different styles have different caches.
+   *
+   * @param salt whose caches no request before has filled
+   * @return how much of each prompt was cached
+   */
+  public static List<Integer> requireSameInTurn(
+      Server whole,
+      Map<ScheduleStyle, Server> split,
+      String path,
+      List<String> bodies,
+      String salt) {
+    List<Integer> cached = new ArrayList<>();
+    split.forEach(
+        (style, servers) -> {
+          cached.clear();
+          for (String body : bodies) {
+            String salted = with(body, "cache_salt", style + salt);
+            String expected = whole.ask(path, salted);
+            requireSame(servers.ask(path, salted), expected);
+            cached.add(cachedTokens(expected));
+          }
+        });
+    return cached;
+  }
+
   /** Requires that two answers to a request, both whole or both streamed, are the same. */
   public static void requireSame(String answer, String expected) {
     assertThat(comparable(answer)).isEqualTo(comparable(expected));

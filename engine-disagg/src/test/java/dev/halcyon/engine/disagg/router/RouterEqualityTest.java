@@ -10,6 +10,7 @@ import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Random;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -88,6 +89,45 @@ class RouterEqualityTest {
       requireSame(tiny, COMPLETIONS, ids + "\"temperature\": 0" + more);
       requireSame(tiny, COMPLETIONS, ids + "\"temperature\": 0.9, \"seed\": 11, \"n\": 3" + more);
     }
+  }
+
+  /** Prompts of 61 tokens in chunks of 8, of which two begin with the same 40. */
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "\"temperature\": 0",
+        "\"temperature\": 0, \"n\": 3",
+        "\"temperature\": 0.9, \"seed\": 11",
+        "\"temperature\": 0.9, \"seed\": 11, \"n\": 3"
+      })
+  void chunksAndSharedBeginnings(String drawn, @TempDir Path directory) {
+    int[] one = new Random(3).ints(61, 1, TinyCheckpoint.VOCAB).toArray();
+    int[] other = new Random(4).ints(61, 1, TinyCheckpoint.VOCAB).toArray();
+    System.arraycopy(one, 0, other, 0, 40);
+    try (RealCluster tiny =
+        new RealCluster(
+            TinyCheckpoint.write(directory),
+            engine -> engine.maxBatchSize(8).maxBatchTokens(8).kvCacheTokens(1024),
+            router -> router)) {
+      String fields = "{\"max_tokens\": 6, \"ignore_eos\": true, " + drawn;
+      String rows = fields + ", " + ALL + "}";
+      assertThat(cachedInTurn(tiny, rows, one, other)).containsOnly(0);
+      String noRows = fields + ", \"logprobs\": 3, \"return_generation_logits\": true}";
+      // In blocks of 16, and never the last token.
+      assertThat(cachedInTurn(tiny, noRows, one, other)).containsExactly(0, 32, 48, 48);
+      tiny.assertClean();
+    }
+  }
+
+  private static List<Integer> cachedInTurn(
+      RealCluster cluster, String body, int[] one, int[] other) {
+    List<String> bodies =
+        List.of(
+            Answers.with(body, "prompt", one),
+            Answers.with(Answers.streamed(body), "prompt", other),
+            Answers.with(Answers.streamed(body), "prompt", one),
+            Answers.with(body, "prompt", other));
+    return Answers.requireSameInTurn(cluster.whole(), cluster.styles(), COMPLETIONS, bodies, body);
   }
 
   @Test
