@@ -2,6 +2,7 @@ package dev.halcyon.engine.disagg;
 
 import dev.halcyon.engine.disagg.transfer.InProcessTransport;
 import dev.halcyon.engine.disagg.transfer.NetworkOptions;
+import dev.halcyon.engine.disagg.transfer.NetworkTransport;
 import dev.halcyon.engine.disagg.transfer.TcpTransport;
 import dev.halcyon.engine.disagg.transfer.UcxTransport;
 import dev.halcyon.engine.transfer.KvTransport;
@@ -37,6 +38,18 @@ public record Ends(KvTransport context, KvTransport generation, IntSupplier open
             NetworkOptions.builder().listen(false).token("t").pieceBytes(2048).build());
     return new Ends(
         context, generation, () -> context.openTransfers() + generation.openTransfers());
+  }
+
+  /** One that listens and connects, here and in other processes. */
+  public static Ends listening(NetworkTransport kind) {
+    NetworkOptions options =
+        NetworkOptions.builder().token("between processes").pieceBytes(2048).build();
+    if (kind == NetworkTransport.TCP) {
+      TcpTransport transport = new TcpTransport(options);
+      return new Ends(transport, transport, transport::openTransfers);
+    }
+    UcxTransport transport = new UcxTransport(options);
+    return new Ends(transport, transport, transport::openTransfers);
   }
 
   public static Ends of(KvTransport both) {

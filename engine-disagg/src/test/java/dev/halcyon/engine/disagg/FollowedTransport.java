@@ -10,9 +10,12 @@ import dev.halcyon.engine.transfer.KvProgress;
 import dev.halcyon.engine.transfer.KvSink;
 import dev.halcyon.engine.transfer.KvSource;
 import dev.halcyon.engine.transfer.KvTransport;
+import dev.halcyon.engine.transfer.KvView;
 import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
+import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import java.util.function.IntConsumer;
 
@@ -21,7 +24,10 @@ public final class FollowedTransport implements KvTransport {
 
   private final Ends ends;
 
-  /** After a step "computed n"; "written m" (m is the token behind the piece); and "progress". */
+  /**
+   * After a step "computed n"; "progress"; "read m" and "written m" (m is the token behind the
+   * piece); and what ended sources, "source done" or with the reason.
+   */
   public final List<String> events = new CopyOnWriteArrayList<>();
 
   /** Runs on the computing engine's thread after each of its steps, with the tokens so far. */
@@ -39,13 +45,48 @@ public final class FollowedTransport implements KvTransport {
     return new Ends(this, this, ends.openTransfers());
   }
 
-  boolean hasWritten() {
-    return events.stream().anyMatch(event -> event.startsWith("written"));
+  public boolean hasWritten() {
+    return has("written");
+  }
+
+  private boolean has(String event) {
+    return events.stream().anyMatch(each -> each.startsWith(event));
+  }
+
+  /**
+   * Has the computing engine stand still in the midst of its second step, as soon as some of the
+   * prompt was read.
+   *
+   * @param standing runs when it does
+   * @param gate opened for it to go on
+   */
+  public void standOnceRead(Runnable standing, CountDownLatch gate) {
+    onLayer =
+        computed -> {
+          if (has("computed")) {
+            onLayer = none -> {};
+            waitFor(() -> has("read"));
+            standing.run();
+            waitFor(() -> gate.getCount() == 0);
+          }
+        };
+  }
+
+  /** Goes on after two minutes too. */
+  private static void waitFor(BooleanSupplier condition) {
+    long end = System.nanoTime() + 120_000_000_000L;
+    while (!condition.getAsBoolean() && System.nanoTime() < end) {
+      try {
+        Thread.sleep(1);
+      } catch (InterruptedException e) {
+        throw new AssertionError(e);
+      }
+    }
   }
 
   @Override
   public KvOffer offer(KvSource source) {
-    KvOffer offer = ends.context().offer(source);
+    KvOffer offer = ends.context().offer(new FollowedSource(source));
     return new KvOffer() {
       @Override
       public KvDescriptor descriptor() {
@@ -121,5 +162,55 @@ public final class FollowedTransport implements KvTransport {
   @Override
   public void close() {
     ends.close();
+  }
+
+  /** Notes what is asked for and read, and the end. */
+  private final class FollowedSource implements KvSource {
+
+    private final KvSource source;
+
+    FollowedSource(KvSource source) {
+      this.source = source;
+    }
+
+    @Override
+    public KvManifest manifest() {
+      return source.manifest();
+    }
+
+    @Override
+    public KvProgress progress() {
+      return source.progress();
+    }
+
+    @Override
+    public String order() {
+      return source.order();
+    }
+
+    @Override
+    public KvView view() {
+      return source.view();
+    }
+
+    @Override
+    public void read(KvPiece piece, ByteBuffer to, Consumer<KvTransferException> done) {
+      int end = piece.firstToken() + piece.count();
+      source.read(
+          piece,
+          to,
+          error -> {
+            if (error == null) {
+              events.add("read " + end);
+            }
+            done.accept(error);
+          });
+    }
+
+    @Override
+    public void end(KvTransferException error) {
+      events.add("source " + (error == null ? "done" : error.reason()));
+      source.end(error);
+    }
   }
 }

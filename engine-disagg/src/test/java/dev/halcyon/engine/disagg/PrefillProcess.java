@@ -13,11 +13,8 @@ import dev.halcyon.engine.transfer.KvTransport;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
-import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Random;
 
 /**
@@ -28,46 +25,20 @@ final class PrefillProcess implements AutoCloseable {
 
   static final String TOKEN = "between processes";
 
-  private final Process process;
-  private final BufferedReader answers;
-  private final PrintStream questions;
+  private final JavaProcess process;
 
   PrefillProcess(NetworkTransport kind, Path model) throws IOException {
-    List<String> command = new ArrayList<>();
-    command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-    if (ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent()) {
-      command.add("--add-modules=jdk.incubator.vector");
-    }
-    command.addAll(
-        List.of(
-            "-Xmx512m",
-            "-cp",
-            System.getProperty("java.class.path"),
-            PrefillProcess.class.getName(),
-            kind.name(),
-            model.toString()));
-    process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start();
-    answers =
-        new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
-    questions = new PrintStream(process.getOutputStream(), true, StandardCharsets.UTF_8);
+    process = JavaProcess.alike(PrefillProcess.class, kind, model);
   }
 
   /** What the process hands over of a request. */
   DisaggParams contextOf(int number) throws IOException {
-    questions.println(number);
-    String answer;
-    do {
-      answer = answers.readLine();
-      if (answer == null) {
-        throw new IOException("the prefill process is gone");
-      }
-      // UCX writes its log to the standard output.
-    } while (!answer.startsWith("{"));
-    return codec().fromJsonBytes(answer.getBytes(StandardCharsets.UTF_8), "params");
+    process.tell("" + number);
+    return codec().fromJsonBytes(process.says().getBytes(StandardCharsets.UTF_8), "params");
   }
 
   void kill() throws InterruptedException {
-    process.destroyForcibly().waitFor();
+    process.kill();
   }
 
   @Override
@@ -104,7 +75,6 @@ final class PrefillProcess implements AutoCloseable {
   public static void main(String[] arguments) throws IOException {
     BufferedReader in =
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-    PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     NetworkTransport kind = NetworkTransport.valueOf(arguments[0]);
     try (KvTransport transport = kind.open(NetworkOptions.builder().token(TOKEN).build());
         Engine engine =
@@ -123,7 +93,7 @@ final class PrefillProcess implements AutoCloseable {
             request(Integer.parseInt(line)).toBuilder().disaggParams(context).build();
         try (GenerationResult result = engine.generate(request)) {
           byte[] json = codec().toJsonBytes(result.disaggParams());
-          out.println(new String(json, StandardCharsets.UTF_8));
+          JavaProcess.say(new String(json, StandardCharsets.UTF_8));
         }
       }
     }

@@ -66,6 +66,11 @@ final class SplitRig implements AutoCloseable {
     return new SplitRig(backend, model, ends, both, onPrefill, onDecode);
   }
 
+  /** One of the engines, on the CPU. */
+  static EngineBuilder engine(Path model) {
+    return engine(TestBackend.CPU, model);
+  }
+
   private static EngineBuilder engine(TestBackend backend, Path model) {
     EngineBuilder builder = backend.engine();
     return (model == null ? builder.defaultModel() : builder.model(model))

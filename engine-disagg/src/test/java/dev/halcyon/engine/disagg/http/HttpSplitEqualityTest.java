@@ -35,15 +35,15 @@ import org.junit.jupiter.params.provider.ValueSource;
 class HttpSplitEqualityTest {
 
   /** All that can be asked for, within a body. */
-  private static final String ALL =
+  static final String ALL =
       "\"logprobs\": 3, \"prompt_logprobs\": 2, \"return_token_ids\": true,"
           + " \"return_generation_logits\": true, \"return_context_logits\": true";
 
   /** All of that which leaves the prompt alone. */
-  private static final String GENERATED =
+  static final String GENERATED =
       "\"logprobs\": 3, \"return_token_ids\": true, \"return_generation_logits\": true";
 
-  private static final List<String> DRAWN =
+  static final List<String> DRAWN =
       List.of(
           "\"temperature\": 0",
           "\"temperature\": 0, \"n\": 3",

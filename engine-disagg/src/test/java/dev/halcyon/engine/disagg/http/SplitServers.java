@@ -33,7 +33,7 @@ final class SplitServers implements AutoCloseable {
   /** An endpoint that the decode server knows, and where nobody listens. */
   static final String NOBODY = "http://127.0.0.1:1";
 
-  private static final String KEY = "of-the-prefill";
+  private static final String KEY = ServerProcess.KEY;
 
   final TestServer whole;
   final TestServer prefill;
@@ -164,11 +164,15 @@ final class SplitServers implements AutoCloseable {
   }
 
   ObjectNode askingAt(String prefillUrl) {
+    return generationFirst(newId(), prefillUrl);
+  }
+
+  static ObjectNode generationFirst(String id, String prefillUrl) {
     return TestServer.MAPPER
         .createObjectNode()
         .put("request_type", "generation_only")
         .put("schedule_style", "generation_first")
-        .put("request_id", newId())
+        .put("request_id", id)
         .put("prefill", prefillUrl);
   }
 

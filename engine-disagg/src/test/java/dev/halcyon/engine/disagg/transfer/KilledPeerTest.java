@@ -6,13 +6,11 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException.Reason;
+import dev.halcyon.engine.disagg.JavaProcess;
 import dev.halcyon.engine.transfer.KvLayout;
 import dev.halcyon.engine.transfer.KvTransport;
-import java.io.BufferedReader;
 import java.io.IOException;
-import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Path;
 import java.util.Optional;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -31,7 +29,7 @@ class KilledPeerTest {
   @EnumSource
   void theContextSide(NetworkTransport kind) throws Exception {
     assumeAvailable(kind);
-    try (Peer peer = new Peer(kind, "none");
+    try (JavaProcess peer = peer(kind, "none");
         KvTransport generation = kind.open(NetworkOptions.builder().listen(false).build())) {
       FakeSink sink = new FakeSink(LARGE, TOKENS, 0);
       generation.fetch(new KvDescriptor(bytes(peer.says())), sink);
@@ -48,7 +46,7 @@ class KilledPeerTest {
     try (KvTransport context = kind.open(NetworkOptions.builder().build())) {
       FakeSource source = new FakeSource(LARGE, TOKENS);
       byte[] descriptor = context.offer(source).descriptor().bytes();
-      try (Peer peer = new Peer(kind, new String(descriptor, StandardCharsets.UTF_8))) {
+      try (JavaProcess peer = peer(kind, new String(descriptor, StandardCharsets.UTF_8))) {
         assertThat(peer.says()).isEqualTo("receiving");
         peer.kill();
         assertThat(soon(source.ended())).isEqualTo("PEER_LOST");
@@ -65,50 +63,13 @@ class KilledPeerTest {
     return text.getBytes(StandardCharsets.UTF_8);
   }
 
-  /** Another process, with one side of a transfer that does not end. */
-  private static final class Peer implements AutoCloseable {
-
-    private final Process process;
-    private final BufferedReader said;
-
-    /**
-     * @param descriptor what it fetches; "none" if it offers
-     */
-    Peer(NetworkTransport kind, String descriptor) throws IOException {
-      process =
-          new ProcessBuilder(
-                  Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                  "-Xmx256m",
-                  "-cp",
-                  System.getProperty("java.class.path"),
-                  KilledPeerTest.class.getName(),
-                  kind.name(),
-                  descriptor)
-              .redirectError(ProcessBuilder.Redirect.DISCARD)
-              .start();
-      said =
-          new BufferedReader(
-              new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
-    }
-
-    /** Its next line, of those that are meant: UCX writes its own to the standard output. */
-    String says() throws IOException {
-      for (String line = said.readLine(); line != null; line = said.readLine()) {
-        if (line.startsWith("peer: ")) {
-          return line.substring("peer: ".length());
-        }
-      }
-      throw new IOException("the process has ended");
-    }
-
-    void kill() throws InterruptedException {
-      process.destroyForcibly().waitFor();
-    }
-
-    @Override
-    public void close() throws InterruptedException {
-      kill();
-    }
+  /**
+   * Another process, with one side of a transfer that does not end.
+   *
+   * @param descriptor what it fetches; "none" if it offers
+   */
+  private static JavaProcess peer(NetworkTransport kind, String descriptor) throws IOException {
+    return JavaProcess.quick(KilledPeerTest.class, kind, descriptor);
   }
 
   /** The peer. */
@@ -119,18 +80,18 @@ class KilledPeerTest {
       if (offers) {
         FakeSource source = new FakeSource(LARGE, TOKENS).holding();
         byte[] descriptor = transport.offer(source).descriptor().bytes();
-        System.out.println("peer: " + new String(descriptor, StandardCharsets.UTF_8));
+        JavaProcess.say(new String(descriptor, StandardCharsets.UTF_8));
         source.awaitReading();
-        System.out.println("peer: reading");
+        JavaProcess.say("reading");
       } else {
         FakeSink sink = new FakeSink(LARGE, TOKENS, 0).holding();
         transport.fetch(new KvDescriptor(bytes(arguments[1])), sink);
         while (sink.writes() == 0) {
           Thread.sleep(1);
         }
-        System.out.println("peer: receiving");
+        JavaProcess.say("receiving");
       }
-      Thread.sleep(60_000);
+      JavaProcess.stay();
     }
   }
 }

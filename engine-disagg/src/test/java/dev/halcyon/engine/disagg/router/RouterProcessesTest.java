@@ -1,0 +1,98 @@
+package dev.halcyon.engine.disagg.router;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.halcyon.engine.BackendChoice;
+import dev.halcyon.engine.Engine;
+import dev.halcyon.engine.ScheduleStyle;
+import dev.halcyon.engine.disagg.Answers;
+import dev.halcyon.engine.disagg.http.HttpOptions;
+import dev.halcyon.engine.disagg.http.HttpService;
+import dev.halcyon.engine.disagg.http.ServerProcess;
+import dev.halcyon.engine.disagg.transfer.NetworkTransport;
+import java.io.IOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.util.EnumMap;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** A router, a prefill and a decode server in three processes: what one server answers. */
+@Timeout(180)
+class RouterProcessesTest {
+
+  private final HttpClient client =
+      HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
+
+  @Test
+  void completions() throws Exception {
+    try (ServerProcess prefill = ServerProcess.prefill(NetworkTransport.TCP, null);
+        ServerProcess decode =
+            ServerProcess.decode(NetworkTransport.TCP, null, prefill.url().toString());
+        Engine engine =
+            ServerProcess.engine(
+                    Engine.builder().defaultModel().backend(BackendChoice.CPU).threads(1))
+                .build();
+        HttpService whole =
+            HttpService.start(engine, HttpOptions.builder().port(0).modelName("test").build());
+        DisaggService contextFirst = router(prefill, decode, ScheduleStyle.CONTEXT_FIRST);
+        DisaggService generationFirst = router(prefill, decode, ScheduleStyle.GENERATION_FIRST)) {
+      Map<ScheduleStyle, Answers.Server> routers = new EnumMap<>(ScheduleStyle.class);
+      routers.put(ScheduleStyle.CONTEXT_FIRST, at(contextFirst.url()));
+      routers.put(ScheduleStyle.GENERATION_FIRST, at(generationFirst.url()));
+      String greedy = body("\"temperature\": 0");
+      String seeded = body("\"temperature\": 1.1, \"seed\": 9, \"n\": 3");
+      Answers.requireSameInTurn(
+          at(whole.url()),
+          routers,
+          RouterRig.COMPLETIONS,
+          List.of(greedy, Answers.streamed(seeded)),
+          "");
+      prefill.assertClean();
+      decode.assertClean();
+    }
+  }
+
+  private static String body(String drawn) {
+    return "{\"prompt\": \"Once upon a time there was a little girl who had a red ball, and\","
+        + " \"max_tokens\": 6, \"logprobs\": 3, \"prompt_logprobs\": 1,"
+        + " \"return_context_logits\": true, \"return_generation_logits\": true, "
+        + drawn
+        + "}";
+  }
+
+  private static DisaggService router(
+      ServerProcess prefill, ServerProcess decode, ScheduleStyle style) {
+    return DisaggService.start(
+        RouterOptions.builder()
+            .server(RouterRig.server().build())
+            .scheduleStyle(style)
+            .prefill(List.of(prefill.url()))
+            .decode(List.of(decode.url()))
+            .endpointKey(ServerProcess.KEY)
+            .build());
+  }
+
+  private Answers.Server at(String url) {
+    return (path, body) -> {
+      HttpRequest request =
+          HttpRequest.newBuilder(URI.create(url + path))
+              .header("content-type", "application/json")
+              .POST(HttpRequest.BodyPublishers.ofString(body))
+              .build();
+      try {
+        HttpResponse<String> response = client.send(request, HttpResponse.BodyHandlers.ofString());
+        assertThat(response.statusCode()).as(response.body()).isEqualTo(200);
+        return response.body();
+      } catch (IOException e) {
+        throw new AssertionError(e);
+      } catch (InterruptedException e) {
+        throw new IllegalStateException(e);
+      }
+    };
+  }
+}
