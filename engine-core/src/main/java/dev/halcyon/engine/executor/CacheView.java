@@ -10,28 +10,40 @@ import java.nio.ByteBuffer;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 
 /**
- * A pinned prompt in its engine's cache. Other threads copy from it, one part at a time, and hold a
- * lock meanwhile: the one of the engine that receives it, or a transport's. Whoever ends the view
- * waits for that part, which is short and waits for nobody. So blocks are never freed, nor the
- * cache closed, under a copy.
+ * A prompt in its engine's cache, complete once it is pinned. Other threads copy from it, one part
+ * at a time, and hold a lock meanwhile: the one of the engine that receives it, or a transport's.
+ * Whoever ends the view waits for that part, which is short and waits for nobody. So blocks are
+ * never freed, nor the cache closed, under a copy.
  */
 final class CacheView implements KvView {
 
   private final KvStorage storage;
-  private final int[] blocks;
   private final ReentrantReadWriteLock lock = new ReentrantReadWriteLock();
   private volatile long lastUse;
+
+  /** The prompt's, which stay as they are until the end; null as long as it is not complete. */
+  private volatile int[] blocks;
 
   /** Guarded by the lock: null as long as it is open. */
   private KvTransferException ended;
 
-  /**
-   * @param blocks the prompt's, all written, which stay as they are until the end
-   */
-  CacheView(KvStorage storage, int[] blocks, long now) {
+  CacheView(KvStorage storage) {
     this.storage = storage;
-    this.blocks = blocks;
-    this.lastUse = now;
+  }
+
+  /**
+   * Has it copied from now on.
+   *
+   * @param written the prompt's blocks, all written
+   */
+  void open(int[] written, long now) {
+    lastUse = now;
+    blocks = written;
+  }
+
+  @Override
+  public boolean complete() {
+    return blocks != null;
   }
 
   boolean isFor(KvStorage target) {

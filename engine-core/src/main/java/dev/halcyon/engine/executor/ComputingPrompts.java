@@ -94,7 +94,8 @@ final class ComputingPrompts {
   /** Has a pin serve a prompt that is wholly computed. */
   KvDescriptor settle(RequestHandle handle, PinnedPrompts pinned, Sequence sequence, long now) {
     GrowingPrompt prompt = growing.get(handle);
-    prompt.settle(pinned.take(handle, sequence, prompt.manifest(), prompt.offer(), now));
+    prompt.settle(
+        pinned.take(handle, sequence, prompt.manifest(), prompt.offer(), prompt.view(), now));
     growing.remove(handle);
     return prompt.offer().descriptor();
   }

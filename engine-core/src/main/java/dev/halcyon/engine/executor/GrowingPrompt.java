@@ -9,7 +9,6 @@ import dev.halcyon.engine.transfer.KvOffer;
 import dev.halcyon.engine.transfer.KvPiece;
 import dev.halcyon.engine.transfer.KvProgress;
 import dev.halcyon.engine.transfer.KvSource;
-import dev.halcyon.engine.transfer.KvView;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -38,6 +37,7 @@ final class GrowingPrompt implements KvSource {
   /** Held for reading while a piece is read, for writing while blocks are taken away. */
   private final ReentrantReadWriteLock lock = new ReentrantReadWriteLock();
 
+  private final CacheView view;
   private KvOffer offer;
 
   /** The sequence's, whatever it has written; set before {@link #readable}. */
@@ -64,6 +64,7 @@ final class GrowingPrompt implements KvSource {
       Consumer<KvTransferException> onLost) {
     this.manifest = manifest;
     this.storage = storage;
+    this.view = new CacheView(storage);
     this.mailbox = mailbox;
     this.onLost = onLost;
   }
@@ -100,6 +101,10 @@ final class GrowingPrompt implements KvSource {
     int whole = Math.max(reached.tokens(), progress.tokens());
     reached =
         new KvProgress(whole, progress.layers(), Math.max(whole, progress.ahead())).later(reached);
+    tell();
+  }
+
+  private void tell() {
     retry();
     try {
       offer.advanced();
@@ -108,10 +113,10 @@ final class GrowingPrompt implements KvSource {
     }
   }
 
-  /** Has a pin of the same blocks serve it. */
+  /** Has a pin of the same blocks serve it, for which its view was opened. */
   void settle(KvSource whole) {
     exclusively(() -> pin = whole);
-    retry();
+    tell();
   }
 
   /** Ends it from the engine's side. */
@@ -150,9 +155,8 @@ final class GrowingPrompt implements KvSource {
   }
 
   @Override
-  public KvView view() {
-    KvSource whole = pin;
-    return whole == null ? null : whole.view();
+  public CacheView view() {
+    return view;
   }
 
   @Override

@@ -59,7 +59,9 @@ final class PinnedPrompts {
    */
   KvDescriptor pin(RequestHandle handle, BlockTable table, int[] prompt, long now) {
     KvManifest manifest = KvManifest.of(parts.layout(), prompt);
-    Pin pin = new Pin(handle, kv.fork(table, prompt.length), manifest, now);
+    Pin pin =
+        new Pin(
+            handle, kv.fork(table, prompt.length), manifest, new CacheView(parts.storage()), now);
     try {
       parts.storage().awaitWrites();
       pin.offer = parts.transport().offer(pin);
@@ -79,12 +81,18 @@ final class PinnedPrompts {
    * Keeps a prompt that was offered while it was computed, and is whole now.
    *
    * @param sequence whose blocks are shared
+   * @param view complete from now on
    * @return what serves it from now on
    */
   KvSource take(
-      RequestHandle handle, Sequence sequence, KvManifest manifest, KvOffer offer, long now) {
+      RequestHandle handle,
+      Sequence sequence,
+      KvManifest manifest,
+      KvOffer offer,
+      CacheView view,
+      long now) {
     parts.storage().awaitWrites();
-    Pin pin = new Pin(handle, kv.fork(sequence.table(), manifest.tokens()), manifest, now);
+    Pin pin = new Pin(handle, kv.fork(sequence.table(), manifest.tokens()), manifest, view, now);
     pin.offer = offer;
     pins.put(handle, pin);
     return pin;
@@ -135,11 +143,12 @@ final class PinnedPrompts {
     /** Null as long as it is on offer. */
     private KvTransferException ended;
 
-    Pin(RequestHandle handle, BlockTable table, KvManifest manifest, long now) {
+    Pin(RequestHandle handle, BlockTable table, KvManifest manifest, CacheView view, long now) {
       this.handle = handle;
       this.table = table;
       this.manifest = manifest;
-      this.view = new CacheView(parts.storage(), Arrays.copyOf(table.blocks(), table.size()), now);
+      this.view = view;
+      view.open(Arrays.copyOf(table.blocks(), table.size()), now);
     }
 
     @Override

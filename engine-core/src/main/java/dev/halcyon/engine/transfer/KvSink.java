@@ -44,7 +44,7 @@ public interface KvSink {
    */
   void write(KvPiece piece, ByteBuffer from, Consumer<KvTransferException> done);
 
-  /** Whether the prompt can be copied straight from where it lies. */
+  /** Whether the prompt can be copied straight from where it lies, or will lie when complete. */
   default boolean accepts(KvView view) {
     return false;
   }
@@ -54,6 +54,7 @@ public interface KvSink {
    * copies some of it between two steps of its own at a time, until it has all, or the transfer
    * ends on either side.
    *
+   * @param view complete
    * @param done called exactly once, with null or why not all was copied, on any thread; must not
    *     block
    */

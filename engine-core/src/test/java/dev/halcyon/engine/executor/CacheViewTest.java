@@ -15,6 +15,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /** Nothing is copied once a view has ended, and it ends only when nobody copies. */
@@ -61,7 +62,14 @@ class CacheViewTest {
   }
 
   private final SlowStorage target = new SlowStorage();
-  private final CacheView view = new CacheView(new SlowStorage(), new int[] {0}, 0);
+  private final CacheView view = new CacheView(new SlowStorage());
+
+  @BeforeEach
+  void open() {
+    assertThat(view.complete()).isFalse();
+    view.open(new int[] {0}, 0);
+    assertThat(view.complete()).isTrue();
+  }
 
   @Test
   void endingWaitsForACopyThatIsUnderWay() throws Exception {

@@ -15,6 +15,7 @@ import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import java.util.function.IntConsumer;
@@ -23,6 +24,7 @@ import java.util.function.IntConsumer;
 public final class FollowedTransport implements KvTransport {
 
   private final Ends ends;
+  private final boolean direct;
 
   /**
    * After a step "computed n"; "progress"; "read m" and "written m" (m is the token behind the
@@ -36,8 +38,17 @@ public final class FollowedTransport implements KvTransport {
   /** Runs there after each layer of a step, with the tokens that it will have computed. */
   public volatile IntConsumer onLayer = computed -> {};
 
+  /** Everything goes in pieces. */
   public FollowedTransport(Ends ends) {
+    this(ends, false);
+  }
+
+  /**
+   * @param direct whether prompts may be copied straight from the other cache
+   */
+  FollowedTransport(Ends ends, boolean direct) {
     this.ends = ends;
+    this.direct = direct;
   }
 
   /** This transport as both ends. */
@@ -87,6 +98,7 @@ public final class FollowedTransport implements KvTransport {
   @Override
   public KvOffer offer(KvSource source) {
     KvOffer offer = ends.context().offer(new FollowedSource(source));
+    AtomicInteger reached = new AtomicInteger();
     return new KvOffer() {
       @Override
       public KvDescriptor descriptor() {
@@ -96,12 +108,17 @@ public final class FollowedTransport implements KvTransport {
       @Override
       public void advanced() {
         KvProgress progress = source.progress();
-        boolean stepEnded = progress.layers() == 0;
+        boolean inStep = progress.layers() > 0;
+        boolean stepEnded = !inStep && reached.getAndSet(progress.tokens()) < progress.tokens();
         if (stepEnded) {
           events.add("computed " + progress.tokens());
         }
         offer.advanced();
-        (stepEnded ? onComputed : onLayer).accept(progress.ahead());
+        if (inStep) {
+          onLayer.accept(progress.ahead());
+        } else if (stepEnded) {
+          onComputed.accept(progress.tokens());
+        }
       }
 
       @Override
@@ -150,6 +167,17 @@ public final class FollowedTransport implements KvTransport {
                       }
                       done.accept(error);
                     });
+              }
+
+              @Override
+              public boolean accepts(KvView view) {
+                return direct && sink.accepts(view);
+              }
+
+              @Override
+              public void copy(KvView view, Consumer<KvTransferException> done) {
+                events.add("copied");
+                sink.copy(view, done);
               }
 
               @Override

@@ -36,6 +36,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Split requests whose keys and values leave while the prompt is computed, in chunks of 7. */
 @Timeout(60)
@@ -123,6 +125,23 @@ class OverlapTest {
     }
   }
 
+  @Test
+  void withinAProcessItIsCopiedWhenAllOfItIsThere() {
+    FollowedTransport followed = new FollowedTransport(Ends.inProcess(), true);
+    followed.onComputed =
+        computed -> {
+          if (computed == 14) {
+            await(20, () -> followed.events.contains("progress"));
+          }
+        };
+    try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
+      rig.overlapped(REQUEST).assertSame(rig.whole(REQUEST));
+      rig.assertClean();
+    }
+    assertThat(followed.hasWritten()).as("pieces").isFalse();
+    assertThat(followed.events).containsSubsequence("progress", "computed 40", "copied");
+  }
+
   private static void requireOverlap(SplitRig rig, FollowedTransport followed) {
     rig.overlapped(REQUEST).assertSame(rig.whole(REQUEST));
     rig.assertClean();
@@ -177,9 +196,10 @@ class OverlapTest {
     }
   }
 
-  @Test
-  void aSlowPrefillIsWaitedForAsLongAsItComputes() {
-    FollowedTransport followed = new FollowedTransport(Ends.inProcess());
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void aSlowPrefillIsWaitedForAsLongAsItComputes(boolean direct) {
+    FollowedTransport followed = new FollowedTransport(Ends.inProcess(), direct);
     try (SplitRig rig = rig(followed, Duration.ofMillis(400))) {
       // The decode engine has all that it can have of the prompt: no piece comes until the last.
       GenerationRequest plain =
@@ -195,9 +215,10 @@ class OverlapTest {
     }
   }
 
-  @Test
-  void aPrefillThatDoesNotGoOnTimesOut() {
-    FollowedTransport followed = stopping();
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void aPrefillThatDoesNotGoOnTimesOut(boolean direct) {
+    FollowedTransport followed = stopping(direct);
     try (SplitRig rig = rig(followed, Duration.ofMillis(300))) {
       GenerationHandle context = rig.submitOffering(REQUEST);
       GenerationHandle rest = rig.decode.submit(SplitRig.following(REQUEST, context));
@@ -208,9 +229,10 @@ class OverlapTest {
     }
   }
 
-  @Test
-  void cancelWhereItIsComputed() {
-    FollowedTransport followed = stopping();
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void cancelWhereItIsComputed(boolean direct) {
+    FollowedTransport followed = stopping(direct);
     try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
       GenerationHandle context = rig.submitOffering(REQUEST);
       GenerationHandle rest = rig.decode.submit(SplitRig.following(REQUEST, context));
@@ -225,9 +247,10 @@ class OverlapTest {
     }
   }
 
-  @Test
-  void cancelWhereItIsContinued() {
-    FollowedTransport followed = stopping();
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void cancelWhereItIsContinued(boolean direct) {
+    FollowedTransport followed = stopping(direct);
     try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
       GenerationHandle context = rig.submitOffering(REQUEST);
       GenerationHandle rest = rig.decode.submit(SplitRig.following(REQUEST, context));
@@ -240,9 +263,10 @@ class OverlapTest {
     }
   }
 
-  @Test
-  void cancelBeforeAnybodyFetches() {
-    FollowedTransport followed = stopping();
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void cancelBeforeAnybodyFetches(boolean direct) {
+    FollowedTransport followed = stopping(direct);
     try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
       GenerationHandle context = rig.submitOffering(REQUEST);
       GenerationRequest rest = SplitRig.following(REQUEST, context);
@@ -255,9 +279,10 @@ class OverlapTest {
     }
   }
 
-  @Test
-  void anEngineThatClosesWhileItComputes() {
-    FollowedTransport followed = stopping();
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void anEngineThatClosesWhileItComputes(boolean direct) {
+    FollowedTransport followed = stopping(direct);
     try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
       GenerationHandle context = rig.submitOffering(REQUEST);
       GenerationHandle rest = rig.decode.submit(SplitRig.following(REQUEST, context));
@@ -271,9 +296,10 @@ class OverlapTest {
     }
   }
 
-  @Test
-  void anEngineThatClosesWhileItReceives() {
-    FollowedTransport followed = stopping();
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void anEngineThatClosesWhileItReceives(boolean direct) {
+    FollowedTransport followed = stopping(direct);
     try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
       GenerationHandle context = rig.submitOffering(REQUEST);
       GenerationHandle rest = rig.decode.submit(SplitRig.following(REQUEST, context));
@@ -289,7 +315,7 @@ class OverlapTest {
 
   @Test
   void aTransportThatIsGoneFailsBothSides() {
-    FollowedTransport followed = stopping(Ends.tcp());
+    FollowedTransport followed = stopping(new FollowedTransport(Ends.tcp()), 14);
     try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
       GenerationHandle context = rig.submitOffering(REQUEST);
       GenerationHandle rest = rig.decode.submit(SplitRig.following(REQUEST, context));
@@ -405,7 +431,7 @@ class OverlapTest {
                 .maxBatchSize(2)
                 .maxBatchTokens(2)
                 .prefixReuse(false);
-    FollowedTransport followed = stopping(Ends.tcp(), 2);
+    FollowedTransport followed = stopping(new FollowedTransport(Ends.tcp()), 2);
     try (SplitRig rig =
         SplitRig.of(TestBackend.CPU, model, followed.ends(), b -> b, little, b -> b)) {
       int[] prompt = new Random(3).ints(8, 1, TinyCheckpoint.VOCAB).toArray();
@@ -442,17 +468,12 @@ class OverlapTest {
     return SplitRig.of(model, transport.ends(), chunks(timeout));
   }
 
-  private FollowedTransport stopping() {
-    return stopping(Ends.inProcess());
-  }
-
   /** One whose computing engine stops behind the second chunk until the gate is opened. */
-  private FollowedTransport stopping(Ends ends) {
-    return stopping(ends, 14);
+  private FollowedTransport stopping(boolean direct) {
+    return stopping(new FollowedTransport(Ends.inProcess(), direct), 14);
   }
 
-  private FollowedTransport stopping(Ends ends, int tokens) {
-    FollowedTransport followed = new FollowedTransport(ends);
+  private FollowedTransport stopping(FollowedTransport followed, int tokens) {
     followed.onComputed =
         computed -> {
           if (computed == tokens) {

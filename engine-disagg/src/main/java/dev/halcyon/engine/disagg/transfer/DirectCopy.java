@@ -14,6 +14,8 @@ final class DirectCopy implements KvFetch {
 
   private final KvSink sink;
   private final Link link;
+  private final KvView view;
+  private final AtomicBoolean started = new AtomicBoolean();
   private final AtomicBoolean ended = new AtomicBoolean();
 
   /** The way to the context side. Calls must not block. */
@@ -23,20 +25,26 @@ final class DirectCopy implements KvFetch {
     void ended(KvTransferException error);
   }
 
-  DirectCopy(KvSink sink, Link link) {
+  DirectCopy(KvSink sink, KvView view, Link link) {
     this.sink = sink;
+    this.view = view;
     this.link = link;
   }
 
-  void start(KvView view) {
-    sink.copy(
-        view,
-        error -> {
-          if (ended.compareAndSet(false, true)) {
-            link.ended(error);
-            sink.end(error);
-          }
-        });
+  /** Starts it once the source has everything; called again as long as it may not. */
+  void advanced() {
+    if (!view.complete()) {
+      sink.progress();
+    } else if (started.compareAndSet(false, true) && !ended.get()) {
+      sink.copy(view, this::copied);
+    }
+  }
+
+  private void copied(KvTransferException error) {
+    if (ended.compareAndSet(false, true)) {
+      link.ended(error);
+      sink.end(error);
+    }
   }
 
   /** The other side ended the transfer. */

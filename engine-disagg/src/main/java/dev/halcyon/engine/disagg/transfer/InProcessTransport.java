@@ -22,7 +22,8 @@ import java.util.function.Consumer;
 
 /**
  * Between engines of one JVM: the engines that this same transport was given to. Where the caches
- * are of one kind and on one device, the receiving engine copies straight from the other's.
+ * are of one kind and on one device, the receiving engine copies straight from the other's, once
+ * all of the prompt is computed: that is so fast that there is nothing to gain by beginning before.
  * Otherwise pieces go through a few buffers on the heap. It has no threads of its own.
  */
 public final class InProcessTransport implements KvTransport {
@@ -98,6 +99,7 @@ public final class InProcessTransport implements KvTransport {
     private Consumer<KvTransferException> fetcher;
 
     private KvPull pull;
+    private DirectCopy copy;
 
     /** Buffers for pieces that nobody uses at the moment. */
     private final Queue<ByteBuffer> free = new ConcurrentLinkedQueue<>();
@@ -113,12 +115,16 @@ public final class InProcessTransport implements KvTransport {
 
     @Override
     public void advanced() {
-      KvPull running;
+      KvPull pulling;
+      DirectCopy copying;
       synchronized (this) {
-        running = pull;
+        pulling = pull;
+        copying = copy;
       }
-      if (running != null) {
-        running.computed(source.progress());
+      if (pulling != null) {
+        pulling.computed(source.progress());
+      } else if (copying != null) {
+        copying.advanced();
       }
     }
 
@@ -134,12 +140,12 @@ public final class InProcessTransport implements KvTransport {
     }
 
     private KvFetch copy(KvSink sink, KvView view) {
-      DirectCopy copy = new DirectCopy(sink, error -> end(error, true, false));
       synchronized (this) {
         requireUnfetched();
+        copy = new DirectCopy(sink, view, error -> end(error, true, false));
         fetcher = copy::failed;
       }
-      copy.start(view);
+      copy.advanced();
       return copy;
     }
 

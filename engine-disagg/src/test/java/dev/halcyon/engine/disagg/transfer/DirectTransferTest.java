@@ -34,7 +34,15 @@ class DirectTransferTest {
     transport.close();
   }
 
-  private record View() implements KvView {}
+  private static final class View implements KvView {
+
+    private boolean complete = true;
+
+    @Override
+    public boolean complete() {
+      return complete;
+    }
+  }
 
   /** One that others can copy from. */
   private static final class ViewedSource implements KvSource {
@@ -72,6 +80,8 @@ class DirectTransferTest {
     private final List<String> ends = new ArrayList<>();
     private KvView from;
     private Consumer<KvTransferException> done;
+    private int copies;
+    private int progress;
 
     CopyingSink(boolean accepts) {
       this.accepts = accepts;
@@ -99,8 +109,14 @@ class DirectTransferTest {
 
     @Override
     public void copy(KvView view, Consumer<KvTransferException> copied) {
+      copies++;
       from = view;
       done = copied;
+    }
+
+    @Override
+    public void progress() {
+      progress++;
     }
 
     @Override
@@ -119,6 +135,41 @@ class DirectTransferTest {
 
   private KvOffer offer() {
     return transport.offer(source);
+  }
+
+  @Test
+  void aPromptThatIsBeingComputedIsCopiedOnceItIsComplete() {
+    source.view.complete = false;
+    KvOffer offer = offer();
+    transport.fetch(offer.descriptor(), sink);
+    offer.advanced();
+    assertThat(sink.copies).isZero();
+    assertThat(sink.progress).as("when it asked, and since").isEqualTo(2);
+    source.view.complete = true;
+    offer.advanced();
+    offer.advanced();
+    assertThat(sink.copies).isEqualTo(1);
+    sink.done.accept(null);
+    assertThat(source.ends).containsExactly("done");
+    assertThat(sink.ends).containsExactly("done");
+    offer.advanced();
+    assertThat(sink.copies).isEqualTo(1);
+  }
+
+  @Test
+  void eitherSideEndsWhatIsNotCompleteYet() {
+    source.view.complete = false;
+    KvOffer withdrawn = offer();
+    transport.fetch(withdrawn.descriptor(), sink);
+    withdrawn.withdraw(why(Reason.TIMEOUT));
+    assertThat(sink.ends).containsExactly("TIMEOUT");
+    KvOffer cancelled = offer();
+    transport.fetch(cancelled.descriptor(), sink).cancel(why(Reason.CANCELLED));
+    assertThat(source.ends).containsExactly("CANCELLED");
+    source.view.complete = true;
+    withdrawn.advanced();
+    cancelled.advanced();
+    assertThat(sink.copies).as("nobody wants it any more").isZero();
   }
 
   @Test
