@@ -73,6 +73,18 @@ public final class DisaggBenchmark implements Callable<Integer> {
   private List<Integer> promptTokens = List.of(128, 1024);
 
   @Option(
+      names = "--piece-bytes",
+      paramLabel = "N",
+      description = "size of the pieces that go over a network (default: the transport's)")
+  private Integer pieceBytes;
+
+  @Option(
+      names = "--window",
+      paramLabel = "N",
+      description = "pieces that are on their way at once (default: the transport's)")
+  private Integer window;
+
+  @Option(
       names = "--generate",
       paramLabel = "N",
       description = "generated tokens where rates are measured (default: ${DEFAULT-VALUE})")
@@ -133,9 +145,8 @@ public final class DisaggBenchmark implements Callable<Integer> {
   /** Both ends of a way. */
   private record Ends(KvTransport context, TimedTransport generation) implements AutoCloseable {
 
-    static Ends of(Way way) {
+    static Ends of(Way way, NetworkOptions generation) {
       NetworkOptions context = NetworkOptions.builder().build();
-      NetworkOptions generation = NetworkOptions.builder().listen(false).build();
       return switch (way) {
         case IN_PROCESS -> {
           InProcessTransport both = new InProcessTransport();
@@ -213,7 +224,7 @@ public final class DisaggBenchmark implements Callable<Integer> {
   }
 
   private void measure(Way way, Path checkpoint, int longest, double link, PrintWriter out) {
-    try (Ends ends = Ends.of(way);
+    try (Ends ends = Ends.of(way, fetching());
         Engine prefill = engine(checkpoint, longest).kvTransport(ends.context()).build();
         Engine decode =
             engine(checkpoint, longest)
@@ -228,6 +239,17 @@ public final class DisaggBenchmark implements Callable<Integer> {
         out.flush();
       }
     }
+  }
+
+  private NetworkOptions fetching() {
+    NetworkOptions.Builder options = NetworkOptions.builder().listen(false);
+    if (pieceBytes != null) {
+      options.pieceBytes(pieceBytes);
+    }
+    if (window != null) {
+      options.window(window);
+    }
+    return options.build();
   }
 
   private EngineBuilder engine(Path checkpoint, int longest) {
