@@ -1,5 +1,7 @@
 package dev.halcyon.engine.transfer;
 
+import java.util.Comparator;
+
 /**
  * How far a prompt's computation has come: its first tokens in every layer, and some more in the
  * first layers, where a step is under way.
@@ -9,6 +11,12 @@ package dev.halcyon.engine.transfer;
  * @param ahead how many of the first tokens are there in those layers, at least {@code tokens}
  */
 public record KvProgress(int tokens, int layers, int ahead) {
+
+  /** As a computation goes on. */
+  private static final Comparator<KvProgress> ORDER =
+      Comparator.comparingInt((KvProgress progress) -> progress.tokens)
+          .thenComparingInt(progress -> progress.ahead)
+          .thenComparingInt(progress -> progress.layers);
 
   /**
    * @throws IllegalArgumentException if a number is negative, or {@code ahead} behind {@code
@@ -38,10 +46,6 @@ public record KvProgress(int tokens, int layers, int ahead) {
 
   /** The later of this one and another of the same computation. */
   public KvProgress later(KvProgress other) {
-    boolean isLater =
-        tokens != other.tokens
-            ? tokens > other.tokens
-            : ahead != other.ahead ? ahead > other.ahead : layers > other.layers;
-    return isLater ? this : other;
+    return ORDER.compare(this, other) > 0 ? this : other;
   }
 }

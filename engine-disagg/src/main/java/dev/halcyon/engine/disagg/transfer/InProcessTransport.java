@@ -98,8 +98,10 @@ public final class InProcessTransport implements KvTransport {
     /** Guarded by this: how the sink hears of an end; null as long as nobody fetches. */
     private Consumer<KvTransferException> fetcher;
 
+    /** Guarded by this: what is to be done when more of the prompt is there. */
+    private Runnable whenAdvanced = () -> {};
+
     private KvPull pull;
-    private DirectCopy copy;
 
     /** Buffers for pieces that nobody uses at the moment. */
     private final Queue<ByteBuffer> free = new ConcurrentLinkedQueue<>();
@@ -115,17 +117,11 @@ public final class InProcessTransport implements KvTransport {
 
     @Override
     public void advanced() {
-      KvPull pulling;
-      DirectCopy copying;
+      Runnable goOn;
       synchronized (this) {
-        pulling = pull;
-        copying = copy;
+        goOn = whenAdvanced;
       }
-      if (pulling != null) {
-        pulling.computed(source.progress());
-      } else if (copying != null) {
-        copying.advanced();
-      }
+      goOn.run();
     }
 
     @Override
@@ -140,10 +136,11 @@ public final class InProcessTransport implements KvTransport {
     }
 
     private KvFetch copy(KvSink sink, KvView view) {
+      DirectCopy copy = new DirectCopy(sink, view, error -> end(error, true, false));
       synchronized (this) {
         requireUnfetched();
-        copy = new DirectCopy(sink, view, error -> end(error, true, false));
         fetcher = copy::failed;
+        whenAdvanced = copy::advanced;
       }
       copy.advanced();
       return copy;
@@ -154,6 +151,7 @@ public final class InProcessTransport implements KvTransport {
         requireUnfetched();
         pull = new KvPull(sink, this, PIECE_BYTES, WINDOW);
         fetcher = pull::failed;
+        whenAdvanced = () -> pull.computed(source.progress());
       }
       pull.start();
       advanced();

@@ -43,7 +43,7 @@ public final class TcpTransport implements KvTransport {
       KvFrames.DATA_HEADER_BYTES + NetworkOptions.MAX_PIECE_BYTES;
   private static final int IDLE_SECONDS = 60;
 
-  /** What a generation side reads at once: more than by default, as it reads pieces. */
+  /** What a generation side reads at once with TLS: more than by default, as it reads pieces. */
   private static final int MOST_READ_BYTES = 1 << 18;
 
   private static final int FIRST_READ_BYTES = 1 << 14;
@@ -154,10 +154,6 @@ public final class TcpTransport implements KvTransport {
             .option(ChannelOption.TCP_NODELAY, true)
             .option(ChannelOption.SO_KEEPALIVE, true)
             .option(
-                ChannelOption.RECVBUF_ALLOCATOR,
-                new AdaptiveRecvByteBufAllocator(
-                    LEAST_READ_BYTES, FIRST_READ_BYTES, MOST_READ_BYTES))
-            .option(
                 ChannelOption.CONNECT_TIMEOUT_MILLIS,
                 (int) Math.max(1, options.connectTimeout().toMillis()))
             .handler(
@@ -172,6 +168,11 @@ public final class TcpTransport implements KvTransport {
                             nanos,
                             MAX_FRAME_BYTES);
                     if (clientTls != null) {
+                      channel
+                          .config()
+                          .setRecvByteBufAllocator(
+                              new AdaptiveRecvByteBufAllocator(
+                                  LEAST_READ_BYTES, FIRST_READ_BYTES, MOST_READ_BYTES));
                       channel
                           .pipeline()
                           .addLast(
