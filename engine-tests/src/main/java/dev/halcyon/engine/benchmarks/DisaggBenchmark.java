@@ -41,6 +41,14 @@ public final class DisaggBenchmark implements Callable<Integer> {
   @Mixin private ShapeOptions shapeOptions;
 
   @Option(
+      names = "--model",
+      paramLabel = "DIR",
+      description =
+          "a Llama checkpoint of the shape that the other options say, to use in place of a random"
+              + " one in the cache folder")
+  private Path model;
+
+  @Option(
       names = "--backend",
       paramLabel = "NAME",
       description = "cpu or cuda (default: ${DEFAULT-VALUE})")
@@ -181,7 +189,10 @@ public final class DisaggBenchmark implements Callable<Integer> {
     PrintWriter out = spec.commandLine().getOut();
     ModelShape shape = shapeOptions.shape();
     int longest = promptTokens.stream().max(Integer::compare).orElseThrow();
-    Path checkpoint = RandomCheckpoint.inCache(cache, shape, longest + generatedTokens + 1, SEED);
+    Path checkpoint =
+        model == null
+            ? RandomCheckpoint.inCache(cache, shape, longest + generatedTokens + 1, SEED)
+            : model;
     double copy = LinkSpeed.memoryCopy();
     double loopback = LinkSpeed.loopback();
     double device = copy;

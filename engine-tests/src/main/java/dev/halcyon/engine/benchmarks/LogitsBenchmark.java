@@ -13,6 +13,7 @@ import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
 /**
@@ -81,6 +82,14 @@ public final class LogitsBenchmark implements Callable<Integer> {
   private int runs = 2;
 
   @Option(
+      names = "--prompts",
+      paramLabel = "N",
+      description =
+          "prompts of a run, one after the other in one engine; the best one counts"
+              + " (default: ${DEFAULT-VALUE})")
+  private int prompts = 1;
+
+  @Option(
       names = "--sgemm-size",
       paramLabel = "N",
       description = "rows and columns of sgemm's matrices (default: ${DEFAULT-VALUE})")
@@ -92,11 +101,15 @@ public final class LogitsBenchmark implements Callable<Integer> {
 
   @Override
   public Integer call() throws Exception {
+    if (runs < 1 || prompts < 1) {
+      throw new ParameterException(
+          spec.commandLine(), "--runs and --prompts must be positive: " + runs + ", " + prompts);
+    }
     PrintWriter out = spec.commandLine().getOut();
     out.println(Machine.describe(threads));
     out.printf(
-        "%d rows in steps of %d, a BF16 head of %d entries of %d elements, best of %d runs%n",
-        rows, chunkRows, vocabSize, hiddenSize, runs);
+        "%d rows in steps of %d, a BF16 head of %d entries of %d elements, best of %d runs of %d prompts%n",
+        rows, chunkRows, vocabSize, hiddenSize, runs, prompts);
     out.flush();
     HostTensor weights = RandomHead.weights(vocabSize, hiddenSize, SEED);
     double operations = 2.0 * rows * vocabSize * hiddenSize;
@@ -138,7 +151,7 @@ public final class LogitsBenchmark implements Callable<Integer> {
   /** In turn, so that a machine that is slow for a while is so to all of them. */
   private Map<LogitsScenario, LogitsCost> measure(HostTensor weights) {
     LogitsMeasurement measurement =
-        new LogitsMeasurement(backend, device, weights, rows, chunkRows, threads);
+        new LogitsMeasurement(backend, device, weights, rows, chunkRows, threads, prompts);
     Map<LogitsScenario, LogitsCost> costs = new EnumMap<>(LogitsScenario.class);
     for (int run = 0; run < runs; run++) {
       for (LogitsScenario scenario : LogitsScenario.values()) {

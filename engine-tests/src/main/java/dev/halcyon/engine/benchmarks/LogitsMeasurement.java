@@ -15,6 +15,8 @@ import dev.halcyon.engine.logits.PromptLogprobs;
 import dev.halcyon.engine.logits.RankGroup;
 import java.lang.management.ManagementFactory;
 import java.util.function.IntConsumer;
+import java.util.function.Supplier;
+import java.util.stream.Stream;
 
 /**
  * Runs the scenarios of {@link LogitsBenchmark}, each on a backend of its own with the memory that
@@ -33,6 +35,7 @@ final class LogitsMeasurement {
   private final int rows;
   private final int chunkRows;
   private final int threads;
+  private final int prompts;
 
   /**
    * @param backendName what computes
@@ -40,19 +43,28 @@ final class LogitsMeasurement {
    * @param weights [vocabSize, hiddenSize], of the type that a GPU computes in
    * @param rows the prompt's length
    * @param chunkRows the rows of a step
+   * @param prompts how many to measure one after the other
    */
   LogitsMeasurement(
-      String backendName, int device, HostTensor weights, int rows, int chunkRows, int threads) {
+      String backendName,
+      int device,
+      HostTensor weights,
+      int rows,
+      int chunkRows,
+      int threads,
+      int prompts) {
     this.backendName = backendName;
     this.device = device;
     this.weights = weights;
     this.rows = rows;
     this.chunkRows = Math.min(rows, chunkRows);
     this.threads = threads;
+    this.prompts = prompts;
   }
 
   /**
-   * Measures one run.
+   * Measures one run: the best of its prompts. Where the first time is what is measured, it has one
+   * prompt.
    *
    * @param warmUp whether to compute one step first that is not measured
    */
@@ -102,14 +114,24 @@ final class LogitsMeasurement {
       prepare(backend, count -> head.project(hidden, count, out));
       // Also touches the buffer, whose pages are no part of the projection.
       head.project(hidden, warmUp ? chunkRows : 1, out);
-      backend.synchronize();
-      long start = System.nanoTime();
-      for (int position = 0; position < rows; position += chunkRows) {
-        head.project(hidden, Math.min(chunkRows, rows - position), out);
-      }
-      backend.synchronize();
-      return new LogitsCost(seconds(start), 0, bytes, 0);
+      return best(prompts, () -> bare(backend, head, hidden, out));
     }
+  }
+
+  private static LogitsCost best(int prompts, Supplier<LogitsCost> prompt) {
+    return Stream.generate(prompt).limit(prompts).reduce(LogitsCost::best).orElseThrow();
+  }
+
+  private LogitsCost bare(Backend backend, RandomHead head, DeviceBuffer hidden, DeviceBuffer out) {
+    // As before the other scenarios; a GPU's clocks depend on what came before.
+    usedHeap();
+    backend.synchronize();
+    long start = System.nanoTime();
+    for (int position = 0; position < rows; position += chunkRows) {
+      head.project(hidden, Math.min(chunkRows, rows - position), out);
+    }
+    backend.synchronize();
+    return new LogitsCost(seconds(start), 0, out.bytes(), 0);
   }
 
   private LogitsCost planned(
@@ -129,21 +151,34 @@ final class LogitsMeasurement {
       } else if (warmUp) {
         warmUp(plan, hidden, scenario, chunkRows);
       }
-      device.restart();
-      long heapBefore = usedHeap();
-      long start = System.nanoTime();
-      try (ContextLogits target = open(plan, rows, scenario)) {
-        project(plan, target, hidden);
-        backend.synchronize();
-        double seconds = seconds(start);
-        long heap = Math.max(0, usedHeap() - heapBefore);
-        requirePlace(target, scenario);
-        return new LogitsCost(
-            seconds,
-            workspace,
-            device.peakBytes() - before - workspace,
-            device.peakHostBytes() + heap);
-      }
+      int count = scenario == LogitsScenario.FULL_ON_HOST ? 1 : prompts;
+      LogitsCost best =
+          best(count, () -> prompt(backend, plan, device, hidden, scenario, before + workspace));
+      return new LogitsCost(best.seconds(), workspace, best.requestBytes(), best.hostBytes());
+    }
+  }
+
+  /**
+   * @param resident the device memory that is held all the time
+   */
+  private LogitsCost prompt(
+      Backend backend,
+      ContextLogitsPlan plan,
+      PeakDevice device,
+      DeviceBuffer hidden,
+      LogitsScenario scenario,
+      long resident) {
+    device.restart();
+    long heapBefore = usedHeap();
+    long start = System.nanoTime();
+    try (ContextLogits target = open(plan, rows, scenario)) {
+      project(plan, target, hidden);
+      backend.synchronize();
+      double seconds = seconds(start);
+      long heap = Math.max(0, usedHeap() - heapBefore);
+      requirePlace(target, scenario);
+      return new LogitsCost(
+          seconds, 0, device.peakBytes() - resident, device.peakHostBytes() + heap);
     }
   }
 
