@@ -89,7 +89,8 @@ final class TiledProjection {
 
   private int mostRows() {
     long size = head.outputType().bytes();
-    long bounded = (resident.conversion().bytes() - lastRow().bytes()) / (2 * size);
+    long room = resident.conversion().bytes() - lastRow().bytes() - widenedRow().bytes();
+    long bounded = room / (2 * size);
     return (int) Math.max(1, Math.min(bounded, bytes / (leastColumns * size)));
   }
 
@@ -103,7 +104,13 @@ final class TiledProjection {
     return resident.conversion().slice(0, (long) head.vocabSize() * head.outputType().bytes());
   }
 
-  /** Where the bounds of rows lie, behind that. */
+  /** Where it is widened to float32: the last row of the conversion's. */
+  private DeviceBuffer widenedRow() {
+    long bytes = FullLogits.bytes(1, head.vocabSize());
+    return resident.conversion().slice(resident.conversion().bytes() - bytes, bytes);
+  }
+
+  /** Where the bounds of rows lie, behind the kept one. */
   private DeviceBuffer bounds(int rows) {
     return resident.conversion().slice(lastRow().bytes(), 2L * rows * head.outputType().bytes());
   }
@@ -158,10 +165,15 @@ final class TiledProjection {
       reduction.reduce(tile, column, columns);
       done = column + columns;
     }
+    // While the device works.
+    float[] last = first + rows < target.promptLength() ? null : new float[vocabSize];
     for (int row : reduction.finish()) {
       reduceWhole(target, hidden, row);
     }
-    target.acceptReduced(rows, last(target, rows, kept));
+    if (last != null) {
+      readKept(kept, last);
+    }
+    target.acceptReduced(rows, last);
     return true;
   }
 
@@ -178,13 +190,9 @@ final class TiledProjection {
         resident.projection().project(hidden.slice(row * rowBytes, rowBytes), 1), row);
   }
 
-  /** The last row on the host, if it is the prompt's. */
-  private float[] last(ContextLogits target, int rows, DeviceBuffer kept) {
-    if (target.scored() + rows < target.promptLength()) {
-      return null;
-    }
-    float[] last = new float[head.vocabSize()];
-    device.read(kept, head.outputType(), 0, last.length, last, 0);
-    return last;
+  /** Copies the kept row to the host; the device widens it many times faster. */
+  private void readKept(DeviceBuffer kept, float[] to) {
+    device.toFloat32(kept, head.outputType(), to.length, widenedRow());
+    device.read(widenedRow(), LogitsType.F32, 0, to.length, to, 0);
   }
 }
