@@ -1,5 +1,7 @@
 package dev.halcyon.engine.cuda;
 
+import static org.bytedeco.cuda.global.cudart.cudaEventCreateWithFlags;
+import static org.bytedeco.cuda.global.cudart.cudaEventDestroy;
 import static org.bytedeco.cuda.global.cudart.cudaStreamCreateWithFlags;
 import static org.bytedeco.cuda.global.cudart.cudaStreamDestroy;
 import static org.bytedeco.cuda.global.cudart.cudaStreamSynchronize;
@@ -7,6 +9,7 @@ import static org.bytedeco.cuda.global.cudart.cudaStreamSynchronize;
 import dev.halcyon.engine.backend.Owned;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
 import java.util.concurrent.locks.ReentrantLock;
+import org.bytedeco.cuda.cudart.CUevent_st;
 import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.cuda.global.cudart;
 
@@ -52,6 +55,28 @@ final class CudaContext implements AutoCloseable {
     check(cudaStreamCreateWithFlags(stream, cudart.cudaStreamNonBlocking), "creating a stream");
     owned.add(() -> cudaStreamDestroy(stream));
     return stream;
+  }
+
+  /**
+   * A new event, which notes no time.
+   *
+   * @param owner destroys it
+   */
+  CUevent_st event(Owned owner) {
+    return event(owner, cudart.cudaEventDisableTiming);
+  }
+
+  /**
+   * A new event.
+   *
+   * @param owner destroys it
+   * @param flags of cudaEventCreateWithFlags
+   */
+  CUevent_st event(Owned owner, int flags) {
+    CUevent_st event = new CUevent_st();
+    check(cudaEventCreateWithFlags(event, flags), "creating an event");
+    owner.add(() -> cudaEventDestroy(event));
+    return event;
   }
 
   CudaDevice device() {

@@ -1,7 +1,5 @@
 package dev.halcyon.engine.cuda;
 
-import static org.bytedeco.cuda.global.cudart.cudaEventCreateWithFlags;
-import static org.bytedeco.cuda.global.cudart.cudaEventDestroy;
 import static org.bytedeco.cuda.global.cudart.cudaEventRecord;
 import static org.bytedeco.cuda.global.cudart.cudaEventSynchronize;
 import static org.bytedeco.cuda.global.cudart.cudaMemcpyAsync;
@@ -52,20 +50,12 @@ final class Downloads implements AutoCloseable {
     this.context = context;
     this.stream = stream;
     try {
-      computed = event();
-      copied = event();
+      computed = context.event(owned);
+      copied = context.event(owned);
     } catch (RuntimeException | Error e) {
       owned.closeAfter(e);
       throw e;
     }
-  }
-
-  private CUevent_st event() {
-    CUevent_st event = new CUevent_st();
-    context.check(
-        cudaEventCreateWithFlags(event, cudart.cudaEventDisableTiming), "creating an event");
-    owned.add(() -> cudaEventDestroy(event));
-    return event;
   }
 
   /**

@@ -6,6 +6,7 @@ import static org.bytedeco.cuda.global.cudart.cudaHostAlloc;
 import static org.bytedeco.cuda.global.cudart.cudaHostRegister;
 import static org.bytedeco.cuda.global.cudart.cudaHostUnregister;
 
+import dev.halcyon.engine.EngineException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.stream.IntStream;
@@ -57,6 +58,21 @@ final class PinnedBlock implements AutoCloseable {
     device.makeCurrent();
     PinnedBlock block = size < LARGE_BYTES ? null : register(device, size);
     return block != null ? block : fromDriver(device, size);
+  }
+
+  /**
+   * As {@link #allocate}, for what can't do without.
+   *
+   * @param purpose what it is for, as in "loading weights"
+   * @throws EngineException if the system can't give or lock that much
+   */
+  static PinnedBlock require(CudaDevice device, long size, String purpose) {
+    PinnedBlock block = allocate(device, size);
+    if (block == null) {
+      throw new EngineException(
+          "The system can't lock " + size + " bytes of memory for " + purpose);
+    }
+    return block;
   }
 
   private static PinnedBlock fromDriver(CudaDevice device, long size) {

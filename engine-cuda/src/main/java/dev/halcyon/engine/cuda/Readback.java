@@ -1,13 +1,10 @@
 package dev.halcyon.engine.cuda;
 
-import static org.bytedeco.cuda.global.cudart.cudaEventCreateWithFlags;
-import static org.bytedeco.cuda.global.cudart.cudaEventDestroy;
 import static org.bytedeco.cuda.global.cudart.cudaEventRecord;
 import static org.bytedeco.cuda.global.cudart.cudaEventSynchronize;
 import static org.bytedeco.cuda.global.cudart.cudaMemcpyAsync;
 import static org.bytedeco.cuda.global.cudart.cudaStreamWaitEvent;
 
-import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.backend.Owned;
 import java.nio.ByteBuffer;
 import org.bytedeco.cuda.cudart.CUevent_st;
@@ -40,14 +37,11 @@ final class Readback implements AutoCloseable {
   Readback(CudaContext context) {
     this.context = context;
     try {
-      computed = event();
+      computed = context.event(owned);
       for (int i = 0; i < blocks.length; i++) {
-        filled[i] = event();
-        PinnedBlock block = PinnedBlock.allocate(context.device(), BLOCK_BYTES);
-        if (block == null) {
-          throw new EngineException(
-              "The system can't lock " + BLOCK_BYTES + " bytes of memory for copies from the GPU");
-        }
+        filled[i] = context.event(owned);
+        PinnedBlock block =
+            PinnedBlock.require(context.device(), BLOCK_BYTES, "copies from the GPU");
         owned.add(block::close);
         blocks[i] = block;
       }
@@ -55,14 +49,6 @@ final class Readback implements AutoCloseable {
       owned.closeAfter(e);
       throw e;
     }
-  }
-
-  private CUevent_st event() {
-    CUevent_st event = new CUevent_st();
-    context.check(
-        cudaEventCreateWithFlags(event, cudart.cudaEventDisableTiming), "creating an event");
-    owned.add(() -> cudaEventDestroy(event));
-    return event;
   }
 
   /** Reads what all operations called so far leave at an address; complete on return. */

@@ -2,7 +2,6 @@ package dev.halcyon.engine.cuda;
 
 import static org.bytedeco.cuda.global.cudart.cudaMemcpyAsync;
 
-import dev.halcyon.engine.EngineException;
 import java.nio.ByteBuffer;
 import org.bytedeco.cuda.global.cudart;
 
@@ -47,11 +46,7 @@ final class ResultBlock implements AutoCloseable {
     }
     close();
     int size = Math.max(LEAST_BYTES, bytes);
-    block = PinnedBlock.allocate(context.device(), size);
-    if (block == null) {
-      throw new EngineException(
-          "The system can't lock " + size + " bytes of memory for results from the GPU");
-    }
+    block = PinnedBlock.require(context.device(), size, "results from the GPU");
   }
 
   @Override

@@ -1,13 +1,10 @@
 package dev.halcyon.engine.cuda;
 
-import static org.bytedeco.cuda.global.cudart.cudaEventCreateWithFlags;
-import static org.bytedeco.cuda.global.cudart.cudaEventDestroy;
 import static org.bytedeco.cuda.global.cudart.cudaEventRecord;
 import static org.bytedeco.cuda.global.cudart.cudaEventSynchronize;
 import static org.bytedeco.cuda.global.cudart.cudaMemcpy2DAsync;
 import static org.bytedeco.cuda.global.cudart.cudaMemcpyAsync;
 
-import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.backend.Owned;
 import java.nio.ByteBuffer;
 import java.nio.IntBuffer;
@@ -49,17 +46,9 @@ final class UploadRing implements AutoCloseable {
   }
 
   private Slot slot() {
-    PinnedBlock block = PinnedBlock.allocate(context.device(), SLOT_BYTES);
-    if (block == null) {
-      throw new EngineException(
-          "The system can't lock " + SLOT_BYTES + " bytes of memory for copies to the GPU");
-    }
+    PinnedBlock block = PinnedBlock.require(context.device(), SLOT_BYTES, "copies to the GPU");
     owned.add(block::close);
-    CUevent_st done = new CUevent_st();
-    context.check(
-        cudaEventCreateWithFlags(done, cudart.cudaEventDisableTiming), "creating an event");
-    owned.add(() -> cudaEventDestroy(done));
-    return new Slot(block, done);
+    return new Slot(block, context.event(owned));
   }
 
   /** Begins a copy to an address on the device. */

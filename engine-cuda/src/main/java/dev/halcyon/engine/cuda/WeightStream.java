@@ -1,7 +1,5 @@
 package dev.halcyon.engine.cuda;
 
-import static org.bytedeco.cuda.global.cudart.cudaEventCreateWithFlags;
-import static org.bytedeco.cuda.global.cudart.cudaEventDestroy;
 import static org.bytedeco.cuda.global.cudart.cudaEventRecord;
 import static org.bytedeco.cuda.global.cudart.cudaEventSynchronize;
 import static org.bytedeco.cuda.global.cudart.cudaMemcpyAsync;
@@ -112,7 +110,7 @@ final class WeightStream {
     }
     Owned opening = new Owned();
     try {
-      sent = event(opening);
+      sent = context.event(opening);
       List<Lane> opened = new ArrayList<>();
       for (int i = 0; i < laneCount; i++) {
         opened.add(new Lane(opening));
@@ -131,14 +129,6 @@ final class WeightStream {
       opening.closeAfter(e);
       throw e;
     }
-  }
-
-  private CUevent_st event(Owned owner) {
-    CUevent_st event = new CUevent_st();
-    context.check(
-        cudaEventCreateWithFlags(event, cudart.cudaEventDisableTiming), "creating an event");
-    owner.add(() -> cudaEventDestroy(event));
-    return event;
   }
 
   /** Waits for what is under way and lets go of threads and pinned memory, until the next send. */
@@ -161,14 +151,10 @@ final class WeightStream {
 
     Lane(Owned owner) {
       for (int i = 0; i < slots.length; i++) {
-        PinnedBlock slot = PinnedBlock.allocate(context.device(), SLOT_BYTES);
-        if (slot == null) {
-          throw new EngineException(
-              "The system can't lock " + SLOT_BYTES + " bytes of memory for loading weights");
-        }
+        PinnedBlock slot = PinnedBlock.require(context.device(), SLOT_BYTES, "loading weights");
         owner.add(slot::close);
         slots[i] = slot;
-        copied[i] = event(owner);
+        copied[i] = context.event(owner);
       }
     }
 
