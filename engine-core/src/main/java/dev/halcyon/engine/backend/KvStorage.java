@@ -2,7 +2,14 @@ package dev.halcyon.engine.backend;
 
 import java.nio.ByteBuffer;
 
-/** The device memory of a paged KV cache; its layout is the backend's own. */
+/**
+ * The device memory of a paged KV cache; its layout is the backend's own.
+ *
+ * <p>Operations of the backend, {@link #copyBlock} and imports take place in the order in which the
+ * owner's thread calls them, and may still be under way when they return. Exports, and copies to
+ * other caches, are outside that order and read what is there: tokens for which {@link
+ * #awaitWrites} returned, or {@link #whenWritten} gave word, after they were written.
+ */
 public interface KvStorage extends AutoCloseable {
 
   KvShape shape();
@@ -16,30 +23,32 @@ public interface KvStorage extends AutoCloseable {
   }
 
   /**
-   * Copies keys and values of a sequence's tokens in one layer to the host, complete on return.
+   * Copies keys and values of a sequence's tokens in one layer to the host, complete on return. The
+   * tokens are there, and nobody writes them, or closes the cache, meanwhile.
    *
    * @param blocks the sequence's blocks, in the order of positions
    * @param firstToken position of the first token
    * @param count how many, within the blocks
    * @param to written from its position on, as [keys or values, token, head, headDim] of {@link
    *     Backend#activationType} elements, little-endian; its position moves behind them
+   * @throws IllegalStateException if the cache is closed
    */
   default void exportTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer to) {
     throw new UnsupportedOperationException("this KV cache can't be exported");
   }
 
   /**
-   * Copies keys and values of a sequence's tokens in one layer from the host, complete on return.
-   * The counterpart of {@link #exportTokens}, with the same parameters.
+   * Copies keys and values of a sequence's tokens in one layer from the host; operations that are
+   * called from now on find them. The counterpart of {@link #exportTokens}, with the same
+   * parameters; {@code from} is the caller's again on return.
    */
   default void importTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer from) {
     throw new UnsupportedOperationException("this KV cache can't be imported");
   }
 
   /**
-   * Whether any thread may export tokens that nobody writes meanwhile, while the owner's thread
-   * does what it likes with others; they are there once the operation that writes them has
-   * returned.
+   * Whether any thread may export, several at once too, while the owner's thread does what it likes
+   * with other tokens.
    */
   default boolean exportsOnAnyThread() {
     return false;
@@ -95,8 +104,20 @@ public interface KvStorage extends AutoCloseable {
     throw new UnsupportedOperationException("this KV cache copies from no other");
   }
 
-  /** Waits until all that was written here can be copied to other caches. */
+  /** Waits, on the owner's thread, until all that was written here is there to be read. */
   default void awaitWrites() {}
+
+  /**
+   * As {@link #awaitWrites}, without waiting.
+   *
+   * @param then called once all that was written here up to now is there: by this call, or later by
+   *     a thread of the backend's own, one call after the other in the order in which they were
+   *     asked for; must not block. Never, if this call belongs to a step that is being recorded,
+   *     which writes nothing, or if computing fails
+   */
+  default void whenWritten(Runnable then) {
+    then.run();
+  }
 
   @Override
   void close();

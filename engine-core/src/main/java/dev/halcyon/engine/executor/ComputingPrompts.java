@@ -4,13 +4,13 @@ import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.executor.StepPlan.Chunk;
+import dev.halcyon.engine.executor.StepProgress.Part;
 import dev.halcyon.engine.transfer.KvManifest;
 import dev.halcyon.engine.transfer.KvProgress;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.function.IntConsumer;
 
 /**
  * Prompts that are on offer while they are computed. They own no blocks: see {@link GrowingPrompt}.
@@ -63,24 +63,20 @@ final class ComputingPrompts {
     }
   }
 
-  /** What is to be told, on the executor's thread, of each layer that a step has written. */
-  IntConsumer duringStep(StepPlan plan) {
+  /** What is to be told of each layer that a step writes. */
+  StepProgress duringStep(StepPlan plan) {
     if (growing.isEmpty() || !parts.storage().exportsOnAnyThread()) {
-      return layer -> {};
+      return new StepProgress(List.of(), written -> {});
     }
-    Map<Chunk, GrowingPrompt> offered = new LinkedHashMap<>();
+    List<Part> offered = new ArrayList<>();
     for (Chunk chunk : plan.chunks()) {
       GrowingPrompt prompt = growing.get(chunk.sequence().request().handle());
       if (prompt != null) {
-        offered.put(chunk, prompt);
+        int end = chunk.start() + chunk.count();
+        offered.add(new Part(prompt, chunk.sequence().table(), chunk.start(), end));
       }
     }
-    return layer -> offered.forEach((chunk, prompt) -> written(prompt, chunk, layer));
-  }
-
-  private static void written(GrowingPrompt prompt, Chunk chunk, int layer) {
-    int end = chunk.start() + chunk.count();
-    prompt.advance(chunk.sequence().table(), new KvProgress(chunk.start(), layer + 1, end));
+    return new StepProgress(offered, parts.storage()::whenWritten);
   }
 
   /** A step of a sequence has ended. */

@@ -388,8 +388,8 @@ public final class GenerationExecutor implements AutoCloseable {
       return true;
     }
     List<ChunkResult> results;
-    try {
-      results = parts.runner().collect(parts.runner().launch(plan, transfers.duringStep(plan)));
+    try (StepProgress progress = transfers.duringStep(plan)) {
+      results = parts.runner().collect(parts.runner().launch(plan, progress));
     } catch (OutOfDeviceMemoryException | OutOfMemoryError e) {
       failStep(plan, e);
       return true;

@@ -87,13 +87,20 @@ final class GrowingPrompt implements KvSource {
         });
   }
 
+  /** Some more is written, as {@link #reach} is told, and whoever waits for that hears of it. */
+  void advance(BlockTable table, KvProgress progress) {
+    reach(table, progress);
+    tell();
+  }
+
   /**
-   * Some more is written.
+   * Some more is written, and there to be read. One call at a time, and none while blocks are taken
+   * away; {@link #tell} is to follow.
    *
    * @param table the sequence's blocks
    * @param progress what is in them, all of it
    */
-  void advance(BlockTable table, KvProgress progress) {
+  void reach(BlockTable table, KvProgress progress) {
     if (blocks.length != table.size()) {
       blocks = Arrays.copyOf(table.blocks(), table.size());
     }
@@ -101,10 +108,10 @@ final class GrowingPrompt implements KvSource {
     int whole = Math.max(reached.tokens(), progress.tokens());
     reached =
         new KvProgress(whole, progress.layers(), Math.max(whole, progress.ahead())).later(reached);
-    tell();
   }
 
-  private void tell() {
+  /** Has those who wait look again how far this has come. */
+  void tell() {
     retry();
     try {
       offer.advanced();

@@ -8,7 +8,6 @@ import dev.halcyon.engine.executor.StepPlan.Chunk;
 import dev.halcyon.engine.kvcache.BlockTable;
 import dev.halcyon.engine.kvcache.KvCacheManager;
 import java.util.List;
-import java.util.function.IntConsumer;
 
 /**
  * The executor's side of all transfers, prompts that leave and prompts that come. Used by its
@@ -85,8 +84,8 @@ final class KvTransfers {
     }
   }
 
-  /** What is to be told, on the executor's thread, of each layer that a step has written. */
-  IntConsumer duringStep(StepPlan plan) {
+  /** What is to be told of each layer that a step writes; to be closed before its results count. */
+  StepProgress duringStep(StepPlan plan) {
     return computing.duringStep(plan);
   }
 

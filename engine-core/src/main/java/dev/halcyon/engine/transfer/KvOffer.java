@@ -12,7 +12,7 @@ public interface KvOffer {
   /**
    * Says that the prompt's computation goes on; more of it may be {@linkplain KvSource#progress
    * there}: after each step, and in the midst of one after each layer where that can be read by
-   * then. Must not block.
+   * then. Several threads may say so. Must not block.
    */
   default void advanced() {}
 

@@ -7,8 +7,18 @@ import static org.assertj.core.api.Assumptions.assumeThat;
 import dev.halcyon.engine.logits.DeviceBuffer;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
 import java.util.Random;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -107,10 +117,12 @@ public abstract class KvTransferContractTest {
     try (KvStorage a = backend.allocateKv(new KvShape(1, small.length, 4, heads, dim));
         KvStorage b = backend.allocateKv(new KvShape(2, large.length, 64, heads, dim))) {
       a.importTokens(0, small, 0, tokens, ByteBuffer.wrap(bytes));
+      a.awaitWrites();
       ByteBuffer direct = ByteBuffer.allocateDirect(bytes.length);
       a.exportTokens(0, small, 0, tokens, direct);
       assertThat(direct.flip().mismatch(ByteBuffer.wrap(bytes))).isEqualTo(-1);
       b.importTokens(1, large, 0, tokens, direct);
+      b.awaitWrites();
       ByteBuffer again = ByteBuffer.allocate(bytes.length);
       b.exportTokens(1, large, 0, tokens, again);
       assertThat(again.flip().mismatch(ByteBuffer.wrap(bytes))).isEqualTo(-1);
@@ -149,6 +161,153 @@ public abstract class KvTransferContractTest {
       }
       assertThatThrownBy(() -> a.exportStored(0, source, 0, 2, ByteBuffer.allocate(bytes(2) - 1)))
           .isInstanceOf(IllegalArgumentException.class);
+    }
+  }
+
+  @Test
+  void manyThreadsExportAtOnce() throws Exception {
+    int[] blocks = scattered(4);
+    try (KvStorage kv = written(4, blocks)) {
+      assumeThat(kv.exportsOnAnyThread()).as("exports on any thread").isTrue();
+      ByteBuffer[][] expected = new ByteBuffer[LAYERS][TOKENS];
+      for (int layer = 0; layer < LAYERS; layer++) {
+        for (int first = 0; first < TOKENS; first++) {
+          expected[layer][first] = exported(kv, layer, blocks, first, TOKENS - first);
+        }
+      }
+      kv.awaitWrites();
+      Random random = new Random(5);
+      List<Callable<Void>> readers = new ArrayList<>();
+      for (int reader = 0; reader < 8; reader++) {
+        int[] layers = random.ints(200, 0, LAYERS).toArray();
+        int[] firsts = random.ints(200, 0, TOKENS).toArray();
+        readers.add(
+            () -> {
+              for (int i = 0; i < layers.length; i++) {
+                assertThat(export(kv, layers[i], blocks, firsts[i], TOKENS - firsts[i]))
+                    .isEqualTo(expected[layers[i]][firsts[i]]);
+              }
+              return null;
+            });
+      }
+      requireAll(onThreads(readers));
+    }
+  }
+
+  /** As a step does: layer after layer is queued, and each leaves as soon as it is there. */
+  @Test
+  void aLayerIsExportedWhenItIsSaidToBeWritten() throws Exception {
+    int[] blocks = scattered(4);
+    ExecutorService readers = Executors.newFixedThreadPool(LAYERS);
+    try (KvStorage kv = backend.allocateKv(shape(4));
+        DeviceBuffer even = harness.filled(TOKENS, SPEC.packedCols(), packed(0));
+        DeviceBuffer odd = harness.filled(TOKENS, SPEC.packedCols(), packed(1))) {
+      assumeThat(kv.exportsOnAnyThread()).as("exports on any thread").isTrue();
+      DeviceBatch batch = backend.upload(batch(4, blocks));
+      for (int round = 0; round < 200; round++) {
+        List<CompletableFuture<ByteBuffer>> layers = new ArrayList<>();
+        for (int layer = 0; layer < LAYERS; layer++) {
+          backend.ropeAndWriteKv(batch, round % 2 == 0 ? even : odd, SPEC, null, kv, layer);
+          CompletableFuture<Integer> word = new CompletableFuture<>();
+          int written = layer;
+          kv.whenWritten(() -> word.complete(written));
+          layers.add(word.thenApplyAsync(number -> export(kv, number, blocks, 0, TOKENS), readers));
+        }
+        for (CompletableFuture<ByteBuffer> layer : layers) {
+          ByteBuffer got = layer.get(30, TimeUnit.SECONDS);
+          assertThat(element(got.order(ByteOrder.LITTLE_ENDIAN)))
+              .isEqualTo(expected(round % 2, 0, 0, 0, 0));
+          if (round < 2) {
+            requireWire(got.rewind(), round, 0, TOKENS);
+          }
+        }
+      }
+    } finally {
+      readers.shutdownNow();
+    }
+  }
+
+  @Test
+  void wordComesInTheOrderInWhichItWasAskedFor() throws Exception {
+    int[] blocks = scattered(4);
+    try (KvStorage kv = written(4, blocks)) {
+      List<Integer> order = Collections.synchronizedList(new ArrayList<>());
+      CountDownLatch all = new CountDownLatch(100);
+      for (int i = 0; i < 100; i++) {
+        int number = i;
+        kv.whenWritten(
+            () -> {
+              order.add(number);
+              all.countDown();
+            });
+      }
+      assertThat(all.await(30, TimeUnit.SECONDS)).isTrue();
+      assertThat(order).isSorted().doesNotHaveDuplicates().hasSize(100);
+    }
+  }
+
+  @Test
+  void exportsGoOnWhileTheOwnerWritesOtherTokens() throws Exception {
+    int[] blocks = {4, 1, 3, 5, 0, 2};
+    int[] others = {6, 11, 7, 10, 8, 9};
+    try (KvStorage kv = backend.allocateKv(new KvShape(LAYERS, 12, 4, HEADS, DIM));
+        DeviceBuffer x = harness.filled(TOKENS, SPEC.packedCols(), packed(1));
+        DeviceBuffer y = harness.filled(TOKENS, SPEC.packedCols(), packed(2))) {
+      assumeThat(kv.exportsOnAnyThread()).as("exports on any thread").isTrue();
+      DeviceBatch mine = backend.upload(batch(4, blocks));
+      for (int layer = 0; layer < LAYERS; layer++) {
+        backend.ropeAndWriteKv(mine, x, SPEC, null, kv, layer);
+      }
+      ByteBuffer expected = exported(kv, 1, blocks, 0, TOKENS);
+      requireWire(expected, 1, 0, TOKENS);
+      List<Callable<Void>> readers =
+          Collections.nCopies(
+              4,
+              () -> {
+                for (int i = 0; i < 200; i++) {
+                  assertThat(export(kv, i % LAYERS, blocks, 0, TOKENS)).isEqualTo(expected);
+                }
+                return null;
+              });
+      List<Future<Void>> running = onThreads(readers);
+      DeviceBatch batch = backend.upload(batch(4, others));
+      ByteBuffer zeros = ByteBuffer.allocate(bytes(TOKENS));
+      for (int i = 0; running.stream().anyMatch(reader -> !reader.isDone()); i++) {
+        backend.ropeAndWriteKv(batch, y, SPEC, null, kv, i % LAYERS);
+        kv.copyBlock(others[i % 6], others[(i + 1) % 6]);
+        kv.importTokens(i % LAYERS, others, 0, TOKENS, zeros.clear());
+      }
+      requireAll(running);
+      backend.ropeAndWriteKv(batch, y, SPEC, null, kv, 2);
+      requireWire(exported(kv, 2, others, 0, TOKENS), 2, 0, TOKENS);
+    }
+  }
+
+  @Test
+  void aClosedCacheIsNotExported() {
+    int[] blocks = scattered(4);
+    KvStorage kv = written(4, blocks);
+    exported(kv, 0, blocks, 0, TOKENS);
+    kv.close();
+    ByteBuffer to = ByteBuffer.allocate(bytes(TOKENS));
+    assertThatThrownBy(() -> kv.exportTokens(0, blocks, 0, TOKENS, to))
+        .isInstanceOf(IllegalStateException.class)
+        .hasMessageContaining("closed");
+    assertThat(to.position()).isZero();
+  }
+
+  private static List<Future<Void>> onThreads(List<Callable<Void>> tasks) {
+    ExecutorService threads = Executors.newFixedThreadPool(tasks.size());
+    try {
+      return tasks.stream().map(threads::submit).toList();
+    } finally {
+      threads.shutdown();
+    }
+  }
+
+  private static void requireAll(List<Future<Void>> tasks) throws Exception {
+    for (Future<Void> task : tasks) {
+      task.get(30, TimeUnit.SECONDS);
     }
   }
 
@@ -376,21 +535,26 @@ public abstract class KvTransferContractTest {
       Backend backend, BackendHarness harness, int blockSize, int[] blocks) {
     KvStorage kv = backend.allocateKv(shape(blockSize));
     for (int layer = 0; layer < LAYERS; layer++) {
-      float[] packed = new float[TOKENS * SPEC.packedCols()];
-      for (int token = 0; token < TOKENS; token++) {
-        for (int head = 0; head < HEADS; head++) {
-          for (int d = 0; d < DIM; d++) {
-            int keys = token * SPEC.packedCols() + (SPEC.queryHeads() + head) * DIM + d;
-            packed[keys] = expected(layer, 0, token, head, d);
-            packed[keys + HEADS * DIM] = expected(layer, 1, token, head, d);
-          }
-        }
-      }
-      try (DeviceBuffer x = harness.filled(TOKENS, SPEC.packedCols(), packed)) {
+      try (DeviceBuffer x = harness.filled(TOKENS, SPEC.packedCols(), packed(layer))) {
         backend.ropeAndWriteKv(backend.upload(batch(blockSize, blocks)), x, SPEC, null, kv, layer);
       }
     }
     return kv;
+  }
+
+  /** The rows that the tokens' keys and values of a layer come from. */
+  private static float[] packed(int layer) {
+    float[] packed = new float[TOKENS * SPEC.packedCols()];
+    for (int token = 0; token < TOKENS; token++) {
+      for (int head = 0; head < HEADS; head++) {
+        for (int d = 0; d < DIM; d++) {
+          int keys = token * SPEC.packedCols() + (SPEC.queryHeads() + head) * DIM + d;
+          packed[keys] = expected(layer, 0, token, head, d);
+          packed[keys + HEADS * DIM] = expected(layer, 1, token, head, d);
+        }
+      }
+    }
+    return packed;
   }
 
   private float[] attention(KvStorage kv, int blockSize, int[] blocks) {
@@ -426,7 +590,13 @@ public abstract class KvTransferContractTest {
         new int[][] {blocks});
   }
 
+  /** What is there once all is written. */
   private ByteBuffer exported(KvStorage kv, int layer, int[] blocks, int first, int count) {
+    kv.awaitWrites();
+    return export(kv, layer, blocks, first, count);
+  }
+
+  private ByteBuffer export(KvStorage kv, int layer, int[] blocks, int first, int count) {
     // Begins and ends within the buffer: nothing else of it may change.
     ByteBuffer buffer = ByteBuffer.allocate(bytes(count) + 16);
     buffer.put(3, (byte) 77).put(bytes(count) + 8, (byte) 78).position(8);
