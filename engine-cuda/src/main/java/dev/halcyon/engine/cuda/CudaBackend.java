@@ -47,8 +47,10 @@ final class CudaBackend implements Backend {
   private final NormOps norms;
   private final ConvertOps convert;
   private final TransferOps transfers;
-  private final KvTransferOp kvTransfers;
+  private final KvImportOp kvImports;
+  private final KvExportOp kvExports;
   private final KvCopyOp kvCopies;
+  private final Milestones milestones;
   private final LinearOp linear;
   private final RopeOp rope;
   private final AttentionOp attention;
@@ -71,7 +73,7 @@ final class CudaBackend implements Backend {
     own(context);
     hostMemory = own(new CudaHostMemory(device, options.hostMemoryBytes()));
     KernelLibrary library = own(new KernelLibrary(context, activations, cache));
-    Launch launch = own(new Launch(context));
+    Launch launch = own(new Launch(context, context.compute()));
     uploads = own(new UploadRing(context));
     steps = own(new Steps(context, memory, uploads, options.graphs()));
     rowNumbers = own(new DeviceScratch(memory, "row numbers"));
@@ -80,8 +82,10 @@ final class CudaBackend implements Backend {
     norms = new NormOps(library, launch, activations);
     convert = new ConvertOps(library, launch);
     transfers = new TransferOps(context, own(new Readback(context)));
-    kvTransfers = own(new KvTransferOp(library, launch, context, memory, uploads));
+    kvImports = own(new KvImportOp(library, launch, context, memory, uploads));
+    kvExports = own(new KvExportOp(library, own(new Launch(context, context.exports())), context));
     kvCopies = own(new KvCopyOp(library, launch, context, memory, uploads));
+    milestones = own(new Milestones(context));
     linear = own(new LinearOp(context, memory, activations, rowOps, convert));
     rope = new RopeOp(library, launch, activations);
     attention = own(new AttentionOp(context, memory, library, launch, uploads, activations));
@@ -168,7 +172,16 @@ final class CudaBackend implements Backend {
   public KvStorage allocateKv(KvShape shape) {
     context.enter();
     CudaKvStorage kv =
-        new CudaKvStorage(shape, context, memory, transfers, kvTransfers, kvCopies, activations);
+        new CudaKvStorage(
+            shape,
+            context,
+            memory,
+            transfers,
+            milestones,
+            kvImports,
+            kvExports,
+            kvCopies,
+            activations);
     blockSize = Math.min(blockSize, shape.blockSize());
     return kv;
   }
@@ -190,6 +203,11 @@ final class CudaBackend implements Backend {
   public void warmUp(StepLimits limits, Consumer<Batch> step) {
     context.enter();
     steps.warmUp(limits, blockSize, tuned ? linear::tuning : Runnable::run, step);
+  }
+
+  /** The device and its streams. */
+  CudaContext context() {
+    return context;
   }
 
   /** The recorded steps. */

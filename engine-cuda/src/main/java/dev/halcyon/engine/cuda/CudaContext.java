@@ -1,8 +1,9 @@
 package dev.halcyon.engine.cuda;
 
+import static org.bytedeco.cuda.global.cudart.cudaDeviceGetStreamPriorityRange;
 import static org.bytedeco.cuda.global.cudart.cudaEventCreateWithFlags;
 import static org.bytedeco.cuda.global.cudart.cudaEventDestroy;
-import static org.bytedeco.cuda.global.cudart.cudaStreamCreateWithFlags;
+import static org.bytedeco.cuda.global.cudart.cudaStreamCreateWithPriority;
 import static org.bytedeco.cuda.global.cudart.cudaStreamDestroy;
 import static org.bytedeco.cuda.global.cudart.cudaStreamSynchronize;
 
@@ -23,11 +24,14 @@ import org.bytedeco.cuda.global.cudart;
  */
 final class CudaContext implements AutoCloseable {
 
+  private static final int NO_PRIORITY = 0;
+
   private final CudaDevice device;
   private final CUstream_st compute;
   private final CUstream_st upload;
   private final CUstream_st readback;
   private final CUstream_st download;
+  private final CUstream_st exports;
   private final Downloads downloads;
   private final ReentrantLock gate = new ReentrantLock();
   private final Owned owned = new Owned();
@@ -38,10 +42,11 @@ final class CudaContext implements AutoCloseable {
     this.device = device;
     device.makeCurrent();
     try {
-      compute = stream();
-      upload = stream();
-      readback = stream();
-      download = stream();
+      compute = stream(NO_PRIORITY);
+      upload = stream(NO_PRIORITY);
+      readback = stream(NO_PRIORITY);
+      download = stream(NO_PRIORITY);
+      exports = stream(highestPriority());
       downloads = new Downloads(this, download);
       owned.add(downloads::close);
     } catch (RuntimeException | Error e) {
@@ -50,9 +55,18 @@ final class CudaContext implements AutoCloseable {
     }
   }
 
-  private CUstream_st stream() {
+  private int highestPriority() {
+    int[] least = new int[1];
+    int[] greatest = new int[1];
+    check(cudaDeviceGetStreamPriorityRange(least, greatest), "reading priorities of streams");
+    return greatest[0];
+  }
+
+  private CUstream_st stream(int priority) {
     CUstream_st stream = new CUstream_st();
-    check(cudaStreamCreateWithFlags(stream, cudart.cudaStreamNonBlocking), "creating a stream");
+    check(
+        cudaStreamCreateWithPriority(stream, cudart.cudaStreamNonBlocking, priority),
+        "creating a stream");
     owned.add(() -> cudaStreamDestroy(stream));
     return stream;
   }
@@ -96,6 +110,15 @@ final class CudaContext implements AutoCloseable {
   /** Where results are copied to the host. */
   CUstream_st readback() {
     return readback;
+  }
+
+  /**
+   * Where keys and values are copied to the host. Its kernels are small, and go before those of the
+   * compute stream that have not begun: a large one there would hold them up by as long as it
+   * takes.
+   */
+  CUstream_st exports() {
+    return exports;
   }
 
   /** Copies of results to pinned memory. */
@@ -161,7 +184,8 @@ final class CudaContext implements AutoCloseable {
     try {
       if (!closed) {
         cudart.cudaSetDevice(device.index());
-        for (CUstream_st stream : new CUstream_st[] {compute, upload, readback, download}) {
+        for (CUstream_st stream :
+            new CUstream_st[] {compute, upload, readback, download, exports}) {
           cudaStreamSynchronize(stream);
         }
         cudart.cudaGetLastError();

@@ -18,7 +18,9 @@ final class CudaKvStorage implements KvStorage {
   private final CudaContext context;
   private final KvShape shape;
   private final TransferOps transfers;
-  private final KvTransferOp kvTransfers;
+  private final Milestones milestones;
+  private final KvImportOp imports;
+  private final KvExportOp exports;
   private final KvCopyOp copies;
   private final DType activations;
   private final int elementBytes;
@@ -34,14 +36,18 @@ final class CudaKvStorage implements KvStorage {
       CudaContext context,
       CudaMemory memory,
       TransferOps transfers,
-      KvTransferOp kvTransfers,
+      Milestones milestones,
+      KvImportOp imports,
+      KvExportOp exports,
       KvCopyOp copies,
       DType activations) {
     shape.requireValid();
     this.context = context;
     this.shape = shape;
     this.transfers = transfers;
-    this.kvTransfers = kvTransfers;
+    this.milestones = milestones;
+    this.imports = imports;
+    this.exports = exports;
     this.copies = copies;
     this.activations = activations;
     elementBytes = activations.bytes();
@@ -106,14 +112,30 @@ final class CudaKvStorage implements KvStorage {
 
   @Override
   public void exportTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer to) {
-    long bytes = to.remaining();
-    kvTransfers.exportTokens(tokens(layer, blocks, firstToken, count, bytes), to);
+    long bytes = bytes(layer, blocks, firstToken, count, to);
+    exports.run(() -> tokens(layer, blocks, firstToken, count, bytes), to);
   }
 
   @Override
   public void importTokens(int layer, int[] blocks, int firstToken, int count, ByteBuffer from) {
-    long bytes = from.remaining();
-    kvTransfers.importTokens(tokens(layer, blocks, firstToken, count, bytes), from);
+    long bytes = bytes(layer, blocks, firstToken, count, from);
+    context.enter();
+    imports.run(tokens(layer, blocks, firstToken, count, bytes), from);
+  }
+
+  /** The bytes of tokens that are there, and that a buffer has room for. */
+  private long bytes(int layer, int[] blocks, int firstToken, int count, ByteBuffer buffer) {
+    return shape.requireTokens(layer, blocks, firstToken, count, elementBytes, buffer.remaining());
+  }
+
+  private KvTokens tokens(int layer, int[] blocks, int firstToken, int count, long bytes) {
+    return new KvTokens(
+        shape, keys(layer), values(layer), blocks, firstToken, count, elementBytes, bytes);
+  }
+
+  @Override
+  public boolean exportsOnAnyThread() {
+    return true;
   }
 
   @Override
@@ -152,16 +174,15 @@ final class CudaKvStorage implements KvStorage {
     context.awaitCompute();
   }
 
-  private KvTransferOp.Tokens tokens(
-      int layer, int[] blocks, int firstToken, int count, long room) {
-    long bytes = shape.requireTokens(layer, blocks, firstToken, count, elementBytes, room);
+  @Override
+  public void whenWritten(Runnable then) {
     context.enter();
-    return new KvTransferOp.Tokens(
-        shape, keys(layer), values(layer), blocks, firstToken, count, elementBytes, bytes);
+    milestones.whenComputed(then);
   }
 
+  /** Not under an export: reading memory that is gone may take the device from the process. */
   @Override
   public void close() {
-    buffer.close();
+    exports.between(buffer::close);
   }
 }

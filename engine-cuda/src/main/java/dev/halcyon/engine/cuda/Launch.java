@@ -4,6 +4,7 @@ import static org.bytedeco.cuda.global.cudart.cuLaunchKernel;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.cuda.global.cudart;
 import org.bytedeco.javacpp.BytePointer;
 import org.bytedeco.javacpp.Pointer;
@@ -12,27 +13,37 @@ import org.bytedeco.javacpp.SizeTPointer;
 
 /**
  * Starts kernels: {@code launch.of(kernel).address(x).i32(rows).run(grid, block)}, the arguments in
- * the kernel's order and of its parameters' sizes. One object serves all launches of a backend's
- * owner thread and makes no garbage.
+ * the kernel's order and of its parameters' sizes. One object serves all launches of one thread at
+ * a time on one stream, such as a backend's owner's on the compute stream, and makes no garbage.
  */
 final class Launch implements AutoCloseable {
 
   private static final int MAX_ARGUMENT_BYTES = 4096;
 
   private final CudaContext context;
+  private final CUstream_st stream;
   private final BytePointer memory = new BytePointer(MAX_ARGUMENT_BYTES);
   private final ByteBuffer arguments = memory.asByteBuffer().order(ByteOrder.nativeOrder());
   private final SizeTPointer size = new SizeTPointer(1);
   private final PointerPointer<Pointer> extra = new PointerPointer<>(5);
   private Kernel kernel;
 
-  Launch(CudaContext context) {
+  /**
+   * @param stream one of the context's
+   */
+  Launch(CudaContext context, CUstream_st stream) {
     this.context = context;
+    this.stream = stream;
     extra.put(0, new DevicePointer(cudart.CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT));
     extra.put(1, memory);
     extra.put(2, new DevicePointer(cudart.CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT));
     extra.put(3, size);
     extra.put(4, new DevicePointer(cudart.CU_LAUNCH_PARAM_END_AS_INT));
+  }
+
+  /** Where kernels run. */
+  CUstream_st stream() {
+    return stream;
   }
 
   /** Begins a launch. */
@@ -91,7 +102,7 @@ final class Launch implements AutoCloseable {
   }
 
   /**
-   * Starts the kernel on the compute stream; a grid of no blocks is nothing to do.
+   * Starts the kernel; a grid of no blocks is nothing to do.
    *
    * @param sharedBytes dynamic shared memory of a block
    */
@@ -110,7 +121,7 @@ final class Launch implements AutoCloseable {
             1,
             1,
             sharedBytes,
-            context.compute(),
+            stream,
             (PointerPointer<?>) null,
             extra);
     if (code != 0) {

@@ -4,10 +4,13 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.halcyon.engine.backend.BackendOptions;
 import dev.halcyon.engine.backend.DType;
+import dev.halcyon.engine.backend.KvShape;
+import dev.halcyon.engine.backend.KvStorage;
 import java.io.File;
 import java.io.IOException;
 import java.net.URL;
 import java.net.URLClassLoader;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -39,6 +42,8 @@ class CudaFaultTest {
         .contains("IllegalAddress")
         .contains("allocate: sticky=true")
         .contains("read: sticky=true")
+        .contains("export: sticky=true")
+        .doesNotContain("written")
         .contains("closed, 0 bytes used");
   }
 
@@ -59,6 +64,7 @@ class CudaFaultTest {
       CudaBackend backend =
           TestBackends.open(new BackendOptions(1, 64 << 20, 1 << 20, 0), DType.F32);
       CudaBuffer out = backend.memory().allocate(4096, "a test");
+      KvStorage kv = backend.allocateKv(new KvShape(1, 1, 4, 1, 8));
       CudaBuffer wild = CudaBuffer.of(4096, 4096, "no memory", () -> {});
       CudaMatrix table = new CudaMatrix("wild", DType.F32, DType.F32, 2, 4, wild);
       backend.embed(
@@ -75,9 +81,13 @@ class CudaFaultTest {
                   new int[][] {{0}})),
           1,
           out);
+      report("word", () -> kv.whenWritten(() -> System.out.println("written")));
       report("synchronize", backend::synchronize);
       report("allocate", () -> backend.memory().allocate(1 << 20, "more"));
       report("read", () -> backend.read(out, 0, 4, new float[4], 0));
+      ByteBuffer tokens = ByteBuffer.allocate(64);
+      report("export", () -> kv.exportTokens(0, new int[1], 0, 1, tokens));
+      kv.close();
       out.close();
       backend.close();
       out.close();

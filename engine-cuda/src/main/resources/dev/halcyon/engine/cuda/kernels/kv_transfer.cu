@@ -4,7 +4,7 @@
 // units that follow each other on the host, so that a warp's transfer is one run.
 #include "halcyon.cuh"
 
-// As KvTransferOp passes it.
+// As KvTurns passes it.
 struct KvTransferArgs {
   // The layer's, [blocks, heads, blockSize, headDim].
   u8* keys;
