@@ -4,6 +4,7 @@ import dev.halcyon.engine.CapacityPolicy;
 import dev.halcyon.engine.EngineLifecycleTest;
 import dev.halcyon.engine.TestBackend;
 import dev.halcyon.engine.executor.BackendFaultTest;
+import dev.halcyon.engine.executor.LayersLeaveTest;
 import dev.halcyon.engine.executor.RandomizedExecutorTest;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Nested;
@@ -34,6 +35,16 @@ class CudaEngineTest {
 
   @Nested
   class Lifecycle extends EngineLifecycleTest {
+
+    @Override
+    protected TestBackend backend() {
+      return TestBackends.CUDA;
+    }
+  }
+
+  /** While the engine's thread has queued the whole step, and waits for nothing else. */
+  @Nested
+  class LayersLeave extends LayersLeaveTest {
 
     @Override
     protected TestBackend backend() {
