@@ -11,6 +11,7 @@ import dev.halcyon.engine.backend.HalfFloats;
 import dev.halcyon.engine.backend.Owned;
 import dev.halcyon.engine.cuda.WeightLoader.Piece;
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.FloatBuffer;
 import java.util.ArrayList;
 import java.util.List;
@@ -23,13 +24,16 @@ import org.bytedeco.cuda.cudart.CUevent_st;
 import org.bytedeco.cuda.global.cudart;
 
 /**
- * Sends weights to the device: each of several threads fills two pinned slots in turn from the
- * mapped file, and the device copies one while the other one is filled. One thread alone can't read
- * as fast as the bus carries.
+ * Sends weights to the device: each of several threads fills pinned slots in turn from the mapped
+ * file, and the device copies some while another one is filled. One thread alone can't read as fast
+ * as the bus carries.
  */
 final class WeightStream {
 
-  static final int SLOT_BYTES = 4 << 20;
+  /** Small, so that threads end a matrix at nearly the same time. */
+  static final int SLOT_BYTES = 1 << 20;
+
+  private static final int SLOTS = 4;
   private static final int MAX_LANES = 16;
 
   private final CudaContext context;
@@ -111,9 +115,12 @@ final class WeightStream {
     Owned opening = new Owned();
     try {
       sent = context.event(opening);
+      int bytes = laneCount * SLOTS * SLOT_BYTES;
+      PinnedBlock block = PinnedBlock.require(context.device(), bytes, "loading weights");
+      opening.add(block::close);
       List<Lane> opened = new ArrayList<>();
       for (int i = 0; i < laneCount; i++) {
-        opened.add(new Lane(opening));
+        opened.add(new Lane(block, i * SLOTS * SLOT_BYTES, opening));
       }
       threads =
           Executors.newCachedThreadPool(
@@ -145,15 +152,19 @@ final class WeightStream {
 
   /** What one thread works with. */
   private final class Lane {
-    private final PinnedBlock[] slots = new PinnedBlock[2];
-    private final CUevent_st[] copied = new CUevent_st[2];
+    private final ByteBuffer[] slots = new ByteBuffer[SLOTS];
+    private final long[] addresses = new long[SLOTS];
+    private final CUevent_st[] copied = new CUevent_st[SLOTS];
     private int turn;
 
-    Lane(Owned owner) {
-      for (int i = 0; i < slots.length; i++) {
-        PinnedBlock slot = PinnedBlock.require(context.device(), SLOT_BYTES, "loading weights");
-        owner.add(slot::close);
-        slots[i] = slot;
+    /**
+     * @param begin where its slots begin in the block
+     */
+    Lane(PinnedBlock block, int begin, Owned owner) {
+      for (int i = 0; i < SLOTS; i++) {
+        int at = begin + i * SLOT_BYTES;
+        slots[i] = block.bytes().slice(at, SLOT_BYTES).order(ByteOrder.LITTLE_ENDIAN);
+        addresses[i] = block.address().address() + at;
         copied[i] = context.event(owner);
       }
     }
@@ -161,21 +172,21 @@ final class WeightStream {
     void run(List<Piece> pieces, AtomicInteger next, DType resident) {
       context.enter();
       DevicePointer to = new DevicePointer();
+      DevicePointer from = new DevicePointer();
       for (int i = next.getAndIncrement(); i < pieces.size(); i = next.getAndIncrement()) {
         Piece piece = pieces.get(i);
-        PinnedBlock slot = slots[turn];
         context.check(cudaEventSynchronize(copied[turn]), "loading weights");
-        fill(slot.bytes().clear(), piece, resident);
+        fill(slots[turn].clear(), piece, resident);
         context.check(
             cudaMemcpyAsync(
                 to.at(piece.address()),
-                slot.address(),
+                from.at(addresses[turn]),
                 (long) piece.elements() * resident.bytes(),
                 cudart.cudaMemcpyHostToDevice,
                 context.upload()),
             "loading weights");
         context.check(cudaEventRecord(copied[turn], context.upload()), "loading weights");
-        turn ^= 1;
+        turn = (turn + 1) % SLOTS;
       }
     }
   }
