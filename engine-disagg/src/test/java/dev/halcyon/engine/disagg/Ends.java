@@ -20,30 +20,49 @@ public record Ends(KvTransport context, KvTransport generation, IntSupplier open
     return new Ends(transport, transport, transport::openTransfers);
   }
 
-  /** Pieces of 2 KiB, so that small prompts take several of them. */
+  /** Without workers. */
   public static Ends tcp() {
-    TcpTransport context = new TcpTransport(NetworkOptions.builder().token("t").build());
-    TcpTransport generation =
-        new TcpTransport(
-            NetworkOptions.builder().listen(false).token("t").pieceBytes(2048).build());
+    return tcp(0);
+  }
+
+  /** Pieces of 2 KiB, so that small prompts take several of them. */
+  public static Ends tcp(int workers) {
+    TcpTransport context = new TcpTransport(offering(workers));
+    TcpTransport generation = new TcpTransport(fetching(workers));
     return new Ends(
         context, generation, () -> context.openTransfers() + generation.openTransfers());
+  }
+
+  /** Without workers. */
+  public static Ends ucx() {
+    return ucx(0);
   }
 
   /** As {@link #tcp}. */
-  public static Ends ucx() {
-    UcxTransport context = new UcxTransport(NetworkOptions.builder().token("t").build());
-    UcxTransport generation =
-        new UcxTransport(
-            NetworkOptions.builder().listen(false).token("t").pieceBytes(2048).build());
+  public static Ends ucx(int workers) {
+    UcxTransport context = new UcxTransport(offering(workers));
+    UcxTransport generation = new UcxTransport(fetching(workers));
     return new Ends(
         context, generation, () -> context.openTransfers() + generation.openTransfers());
   }
 
-  /** One that listens and connects, here and in other processes. */
+  private static NetworkOptions offering(int workers) {
+    return NetworkOptions.builder().token("t").workers(workers).build();
+  }
+
+  private static NetworkOptions fetching(int workers) {
+    return NetworkOptions.builder()
+        .listen(false)
+        .token("t")
+        .pieceBytes(2048)
+        .workers(workers)
+        .build();
+  }
+
+  /** One that listens and connects, here and in other processes, with workers. */
   public static Ends listening(NetworkTransport kind) {
     NetworkOptions options =
-        NetworkOptions.builder().token("between processes").pieceBytes(2048).build();
+        NetworkOptions.builder().token("between processes").pieceBytes(2048).workers(2).build();
     if (kind == NetworkTransport.TCP) {
       TcpTransport transport = new TcpTransport(options);
       return new Ends(transport, transport, transport::openTransfers);

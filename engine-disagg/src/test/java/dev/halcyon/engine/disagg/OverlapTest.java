@@ -65,15 +65,17 @@ class OverlapTest {
     requireSame(Ends.inProcess());
   }
 
-  @Test
-  void overTcp() {
-    requireSame(Ends.tcp());
+  @ParameterizedTest
+  @ValueSource(ints = {0, 2})
+  void overTcp(int workers) {
+    requireSame(Ends.tcp(workers));
   }
 
-  @Test
+  @ParameterizedTest
+  @ValueSource(ints = {0, 2})
   @ExtendWith(NeedsUcx.class)
-  void overUcx() {
-    requireSame(Ends.ucx());
+  void overUcx(int workers) {
+    requireSame(Ends.ucx(workers));
   }
 
   /** The same values as one engine's, whatever is asked for, cached or not on either side. */
@@ -107,9 +109,10 @@ class OverlapTest {
     requireOverlap(Ends.inProcess());
   }
 
-  @Test
-  void piecesAreWrittenBeforeTheLastChunkIsComputedOverTcp() {
-    requireOverlap(Ends.tcp());
+  @ParameterizedTest
+  @ValueSource(ints = {0, 2})
+  void piecesAreWrittenBeforeTheLastChunkIsComputedOverTcp(int workers) {
+    requireOverlap(Ends.tcp(workers));
   }
 
   private void requireOverlap(Ends ends) {
@@ -159,15 +162,17 @@ class OverlapTest {
     requireOverlapOfLayers(Ends.inProcess());
   }
 
-  @Test
-  void aLayerIsWrittenBeforeTheNextIsComputedOverTcp() {
-    requireOverlapOfLayers(Ends.tcp());
+  @ParameterizedTest
+  @ValueSource(ints = {0, 2})
+  void aLayerIsWrittenBeforeTheNextIsComputedOverTcp(int workers) {
+    requireOverlapOfLayers(Ends.tcp(workers));
   }
 
-  @Test
+  @ParameterizedTest
+  @ValueSource(ints = {0, 2})
   @ExtendWith(NeedsUcx.class)
-  void aLayerIsWrittenBeforeTheNextIsComputedOverUcx() {
-    requireOverlapOfLayers(Ends.ucx());
+  void aLayerIsWrittenBeforeTheNextIsComputedOverUcx(int workers) {
+    requireOverlapOfLayers(Ends.ucx(workers));
   }
 
   /** A prompt of one chunk: the engine goes on with its last layer once the first is over there. */
@@ -313,9 +318,10 @@ class OverlapTest {
     }
   }
 
-  @Test
-  void aTransportThatIsGoneFailsBothSides() {
-    FollowedTransport followed = stopping(new FollowedTransport(Ends.tcp()), 14);
+  @ParameterizedTest
+  @ValueSource(ints = {0, 2})
+  void aTransportThatIsGoneFailsBothSides(int workers) {
+    FollowedTransport followed = stopping(new FollowedTransport(Ends.tcp(workers)), 14);
     try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
       GenerationHandle context = rig.submitOffering(REQUEST);
       GenerationHandle rest = rig.decode.submit(SplitRig.following(REQUEST, context));

@@ -15,8 +15,15 @@ interface KvConnection {
   /** Sends a frame, and closes the connection once the peer may have read it. */
   void sendLast(ByteBuf frame);
 
-  /** Room for a piece that is to be sent. */
+  /** Room for a piece that is to be sent. For the connection's thread alone. */
   OutgoingPiece piece(PieceHeader header, int bytes);
+
+  /**
+   * Has a task run that is work on a piece, not on the connection: by a thread of the transport's
+   * that may be another than the connection's. A task runs always, late ones on the caller's thread
+   * once the transport is closed, and must not throw.
+   */
+  void work(Runnable task);
 
   /** Closes it; its session hears of that. */
   void close();

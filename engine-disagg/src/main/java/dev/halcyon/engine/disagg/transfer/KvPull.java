@@ -143,22 +143,57 @@ final class KvPull implements KvFetch {
    * @param release called exactly once, when the bytes are no longer needed
    */
   void arrived(int number, boolean stored, ByteBuffer data, Runnable release) {
-    KvPiece piece = expects(number, data.remaining()) ? take(number) : null;
+    KvPiece piece = take(number, data.remaining());
     if (piece == null) {
+      release.run();
+    } else {
+      write(stored ? piece.asStored() : piece, data, release);
+    }
+  }
+
+  /**
+   * A piece came, which is expected no more.
+   *
+   * @return it, to be handed to {@link #write}; null if it is not wanted, now or any more
+   */
+  KvPiece take(int number, int bytes) {
+    return expects(number, bytes) ? take(number) : null;
+  }
+
+  /**
+   * Hands a piece to the sink, unless the transfer has ended meanwhile.
+   *
+   * @param piece what {@link #take} returned, stored if {@code data} is
+   * @param data its bytes
+   * @param release called exactly once, when the bytes are no longer needed
+   */
+  void write(KvPiece piece, ByteBuffer data, Runnable release) {
+    if (hasEnded()) {
       release.run();
       return;
     }
-    sink.write(
-        stored ? piece.asStored() : piece,
-        data,
-        error -> {
-          release.run();
-          if (error != null) {
-            give(error);
-          } else {
-            pieceWritten(piece);
-          }
-        });
+    Once<KvTransferException> done =
+        new Once<>(
+            error -> {
+              release.run();
+              if (error != null) {
+                give(error);
+              } else {
+                pieceWritten(piece);
+              }
+            });
+    try {
+      sink.write(piece, data, done);
+    } catch (RuntimeException | Error e) {
+      done.accept(
+          new KvTransferException(
+              Reason.PEER_LOST, "Keys and values can't be written: " + e.getMessage(), e));
+    }
+  }
+
+  /** Whether nothing that comes is wanted any more. */
+  synchronized boolean hasEnded() {
+    return ended;
   }
 
   /** The other side, or the way to it, ended the transfer. */

@@ -2,6 +2,7 @@ package dev.halcyon.engine.disagg.transfer;
 
 import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException;
+import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.disagg.transfer.KvConnection.OutgoingPiece;
 import dev.halcyon.engine.transfer.KvOffer;
 import dev.halcyon.engine.transfer.KvPiece;
@@ -74,7 +75,7 @@ final class NetworkOffer implements KvOffer {
   @Override
   public void advanced() {
     KvConnection connection = fetcher.get();
-    if (connection != null && offers.get(id) == this) {
+    if (connection != null && isOnOffer()) {
       connection.send(KvFrames.computed(id, source.progress()));
     }
   }
@@ -109,7 +110,7 @@ final class NetworkOffer implements KvOffer {
   }
 
   /**
-   * Reads a piece and sends it.
+   * Reads a piece and sends it. For the connection's thread alone, though others do the work.
    *
    * @throws IllegalArgumentException if there is no such piece, or too much was asked for
    */
@@ -121,17 +122,39 @@ final class NetworkOffer implements KvOffer {
     }
     // The checksum is not known yet.
     OutgoingPiece out = connection.piece(new PieceHeader(id, number, stored, 0), (int) bytes);
-    source.read(
-        stored ? piece.asStored() : piece,
-        out.data(),
-        error -> {
-          if (error != null) {
-            inFlight.decrementAndGet();
-            out.drop();
-            fail(error);
-          } else {
-            out.send(inFlight::decrementAndGet);
-          }
-        });
+    KvPiece asked = stored ? piece.asStored() : piece;
+    connection.work(() -> read(asked, out));
+  }
+
+  private void read(KvPiece piece, OutgoingPiece out) {
+    Once<KvTransferException> done = new Once<>(error -> readDone(out, error));
+    if (!isOnOffer()) {
+      done.accept(null);
+      return;
+    }
+    try {
+      source.read(piece, out.data(), done);
+    } catch (RuntimeException | Error e) {
+      done.accept(
+          new KvTransferException(
+              Reason.PEER_LOST, "Keys and values can't be read: " + e.getMessage(), e));
+    }
+  }
+
+  private void readDone(OutgoingPiece out, KvTransferException error) {
+    if (error == null && isOnOffer()) {
+      out.send(inFlight::decrementAndGet);
+      return;
+    }
+    inFlight.decrementAndGet();
+    out.drop();
+    if (error != null) {
+      fail(error);
+    }
+  }
+
+  /** Whether it has not ended on either side. */
+  private boolean isOnOffer() {
+    return offers.get(id) == this;
   }
 }

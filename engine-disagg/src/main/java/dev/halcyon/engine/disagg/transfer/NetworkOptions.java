@@ -19,6 +19,9 @@ import java.util.Set;
  * @param pieceBytes the size of the pieces that are fetched
  * @param window how many pieces of a prompt may be on their way at once
  * @param threads threads for connections, of TCP
+ * @param workers threads for what is to be done with pieces beside sending and receiving them:
+ *     reading them from a cache where that may be done by any thread, checksums, handing them to an
+ *     engine; with 0, connections' threads do it
  */
 public record NetworkOptions(
     boolean listen,
@@ -31,13 +34,19 @@ public record NetworkOptions(
     Duration connectTimeout,
     int pieceBytes,
     int window,
-    int threads) {
+    int threads,
+    int workers) {
 
   /** The largest piece that a peer may ask for. */
   static final int MAX_PIECE_BYTES = 1 << 25;
 
   /** The most pieces of a prompt that a peer may ask for at once. */
   static final int MAX_WINDOW = 64;
+
+  /** With fewer processors, threads beside the connections' only take turns with them. */
+  private static final int PROCESSORS_PER_WORKER = 4;
+
+  private static final int MOST_WORKERS_UNASKED = 4;
 
   private static final Set<String> WILDCARDS = Set.of("0.0.0.0", "::", "[::]");
 
@@ -48,6 +57,7 @@ public record NetworkOptions(
     requireRange("pieceBytes", pieceBytes, 1, MAX_PIECE_BYTES);
     requireRange("window", window, 1, MAX_WINDOW);
     requireRange("threads", threads, 1, 1024);
+    requireRange("workers", workers, 0, 1024);
     if (listen && advertisedHost == null && WILDCARDS.contains(host)) {
       throw new IllegalArgumentException(
           "advertisedHost must be set where host is " + host + ": nobody can connect to that");
@@ -68,6 +78,11 @@ public record NetworkOptions(
       throw new IllegalArgumentException(
           name + " must be " + min + " to " + max + ", got " + value);
     }
+  }
+
+  /** How many workers there are by default. */
+  static int defaultWorkers(int processors) {
+    return Math.min(MOST_WORKERS_UNASKED, processors / PROCESSORS_PER_WORKER);
   }
 
   public static Builder builder() {
@@ -96,6 +111,7 @@ public record NetworkOptions(
     private int pieceBytes = 1 << 20;
     private int window = 8;
     private int threads = 2;
+    private int workers = defaultWorkers(Runtime.getRuntime().availableProcessors());
 
     private Builder() {}
 
@@ -168,6 +184,12 @@ public record NetworkOptions(
       return this;
     }
 
+    /** Default: one for every four of the machine's processors, at most 4; so 0 with fewer. */
+    public Builder workers(int workers) {
+      this.workers = workers;
+      return this;
+    }
+
     /**
      * @throws IllegalArgumentException if a value can't be right
      */
@@ -183,7 +205,8 @@ public record NetworkOptions(
           connectTimeout,
           pieceBytes,
           window,
-          threads);
+          threads,
+          workers);
     }
   }
 }

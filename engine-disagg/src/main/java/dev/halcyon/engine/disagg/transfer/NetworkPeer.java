@@ -175,7 +175,21 @@ final class NetworkPeer {
       pull.start();
     }
 
+    /** Expects the piece no more before anything is done with it, so that it comes once. */
     void data(PieceHeader header, ByteBuffer data, Runnable release) {
+      KvPiece piece = pull.take(header.number(), data.remaining());
+      if (piece == null) {
+        release.run();
+      } else {
+        opened.work(() -> check(header, piece, data, release));
+      }
+    }
+
+    private void check(PieceHeader header, KvPiece piece, ByteBuffer data, Runnable release) {
+      if (pull.hasEnded()) {
+        release.run();
+        return;
+      }
       if (KvFrames.checksum(data.duplicate()) != header.checksum()) {
         release.run();
         pull.give(
@@ -190,7 +204,7 @@ final class NetworkPeer {
                 Reason.CORRUPT, "Keys and values came in an order that was not asked for"));
         return;
       }
-      pull.arrived(header.number(), header.stored(), data, release);
+      pull.write(header.stored() ? piece.asStored() : piece, data, release);
     }
 
     @Override

@@ -22,6 +22,8 @@ final class TcpConnection extends ChannelInboundHandlerAdapter implements KvConn
   private static final Logger LOG = LoggerFactory.getLogger(TcpConnection.class);
 
   private final KvSession session;
+  private final TcpPieceMemory memory;
+  private final PieceWorkers workers;
   private final boolean waitsForTls;
   private final long handshakeNanos;
   private final int maxBytes;
@@ -31,14 +33,20 @@ final class TcpConnection extends ChannelInboundHandlerAdapter implements KvConn
   private Future<?> handshakeTimeout;
 
   /**
+   * @param memory for pieces
+   * @param workers for what is done with them
    * @param waitsForTls whether the session opens once TLS has
    * @param maxBytes the longest frame that may come
    */
   TcpConnection(
       Function<KvConnection, KvSession> session,
+      TcpPieceMemory memory,
+      PieceWorkers workers,
       boolean waitsForTls,
       long handshakeNanos,
       int maxBytes) {
+    this.memory = memory;
+    this.workers = workers;
     this.session = session.apply(this);
     this.waitsForTls = waitsForTls;
     this.handshakeNanos = handshakeNanos;
@@ -48,7 +56,7 @@ final class TcpConnection extends ChannelInboundHandlerAdapter implements KvConn
   @Override
   public void handlerAdded(ChannelHandlerContext added) {
     context = added;
-    reader = new TcpFrameReader(session, added.alloc(), maxBytes);
+    reader = new TcpFrameReader(session, memory, maxBytes);
   }
 
   @Override
@@ -129,9 +137,28 @@ final class TcpConnection extends ChannelInboundHandlerAdapter implements KvConn
 
   @Override
   public OutgoingPiece piece(PieceHeader header, int bytes) {
-    int size = KvFrames.DATA_HEADER_BYTES + bytes;
-    ByteBuf frame = context.alloc().directBuffer(size, size).writerIndex(size);
-    return new Piece(header, frame);
+    ByteBuf frame = memory.acquire(KvFrames.DATA_HEADER_BYTES, bytes);
+    return new Piece(header, frame.writerIndex(frame.capacity()));
+  }
+
+  @Override
+  public void work(Runnable task) {
+    workers.execute(task, this::run);
+  }
+
+  /** Runs a task on the connection's thread, now if that is the caller; false if it has ended. */
+  private boolean run(Runnable task) {
+    if (context.executor().inEventLoop()) {
+      task.run();
+      return true;
+    }
+    try {
+      context.executor().execute(task);
+      return true;
+    } catch (RejectedExecutionException e) {
+      // The transport is closed.
+      return false;
+    }
   }
 
   @Override
@@ -161,27 +188,23 @@ final class TcpConnection extends ChannelInboundHandlerAdapter implements KvConn
       return frame.nioBuffer(start, frame.writerIndex() - start);
     }
 
-    /** The checksum is the connection's work, not the engine's, whose thread this may be. */
+    /** The checksum is not the engine's work, whose thread this may be. */
     @Override
     public void send(Runnable sent) {
-      if (context.executor().inEventLoop()) {
-        sendNow(sent);
-        return;
-      }
-      try {
-        context.executor().execute(() -> sendNow(sent));
-      } catch (RejectedExecutionException e) {
-        // The transport is closed.
-        frame.release();
-        sent.run();
-      }
+      work(
+          () -> {
+            complete();
+            if (!run(() -> context.writeAndFlush(frame).addListener(done -> sent.run()))) {
+              frame.release();
+              sent.run();
+            }
+          });
     }
 
-    private void sendNow(Runnable sent) {
+    private void complete() {
       int end = frame.writerIndex();
       PieceHeader whole = header.withChecksum(KvFrames.checksum(data()));
       KvFrames.writePieceHeader(frame.writerIndex(0), whole).writerIndex(end);
-      context.writeAndFlush(frame).addListener(done -> sent.run());
     }
 
     @Override

@@ -1,7 +1,6 @@
 package dev.halcyon.engine.disagg.transfer;
 
 import io.netty.buffer.ByteBuf;
-import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.Unpooled;
 
 /**
@@ -14,7 +13,7 @@ final class TcpFrameReader implements AutoCloseable {
   static final int LENGTH_BYTES = 4;
 
   private final KvSession session;
-  private final ByteBufAllocator alloc;
+  private final TcpPieceMemory memory;
   private final int maxBytes;
 
   /** The length and what stands before a piece's bytes, or a whole frame of another type. */
@@ -36,11 +35,12 @@ final class TcpFrameReader implements AutoCloseable {
   private ByteBuf given;
 
   /**
+   * @param memory for the pieces
    * @param maxBytes the longest frame that may come
    */
-  TcpFrameReader(KvSession session, ByteBufAllocator alloc, int maxBytes) {
+  TcpFrameReader(KvSession session, TcpPieceMemory memory, int maxBytes) {
     this.session = session;
-    this.alloc = alloc;
+    this.memory = memory;
     this.maxBytes = maxBytes;
   }
 
@@ -123,7 +123,7 @@ final class TcpFrameReader implements AutoCloseable {
   private void beginPiece(int bytes) {
     header = KvFrames.readPieceHeader(head.skipBytes(LENGTH_BYTES + 1));
     if (session.expects(header, bytes)) {
-      piece = alloc.directBuffer(bytes, bytes);
+      piece = memory.acquire(0, bytes);
     } else {
       passOver = bytes;
     }

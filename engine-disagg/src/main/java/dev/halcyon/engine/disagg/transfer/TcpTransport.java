@@ -52,6 +52,8 @@ public final class TcpTransport implements KvTransport {
   private final NetworkOptions options;
   private final SslContext clientTls;
   private final EventLoopGroup group;
+  private final PieceWorkers workers;
+  private final TcpPieceMemory memory = new TcpPieceMemory();
   private final ChannelGroup channels = new DefaultChannelGroup(GlobalEventExecutor.INSTANCE);
   private final NetworkTransfers transfers;
   private final Channel server;
@@ -73,6 +75,7 @@ public final class TcpTransport implements KvTransport {
             options.threads(),
             new DefaultThreadFactory("halcyon-kv", true),
             NioIoHandler.newFactory());
+    this.workers = new PieceWorkers(options.workers());
     this.server = options.listen() ? listen(serverTls) : null;
   }
 
@@ -98,6 +101,8 @@ public final class TcpTransport implements KvTransport {
                         .addLast(
                             new TcpConnection(
                                 transfers::serve,
+                                memory,
+                                workers,
                                 false,
                                 handshakeNanos,
                                 KvFrames.MAX_CONTROL_BYTES));
@@ -132,6 +137,11 @@ public final class TcpTransport implements KvTransport {
     return transfers.open();
   }
 
+  /** How many buffers of pieces are in use. */
+  int buffersInUse() {
+    return memory.inUse();
+  }
+
   @Override
   public KvOffer offer(KvSource source) {
     if (server == null) {
@@ -164,6 +174,8 @@ public final class TcpTransport implements KvTransport {
                     TcpConnection ours =
                         new TcpConnection(
                             connection -> transfers.use(peer, connection),
+                            memory,
+                            workers,
                             clientTls != null,
                             nanos,
                             MAX_FRAME_BYTES);
@@ -215,5 +227,8 @@ public final class TcpTransport implements KvTransport {
     transfers.end();
     channels.close().awaitUninterruptibly(2, TimeUnit.SECONDS);
     group.shutdownGracefully(0, 2, TimeUnit.SECONDS).awaitUninterruptibly(4, TimeUnit.SECONDS);
+    // Last, as connections give them work. What still waits finds its transfer ended.
+    workers.close();
+    memory.close();
   }
 }

@@ -1,11 +1,7 @@
 package dev.halcyon.engine.disagg.transfer;
 
 import java.nio.ByteBuffer;
-import java.util.ArrayDeque;
-import java.util.Deque;
-import java.util.HashMap;
 import java.util.HashSet;
-import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.openucx.jucx.UcxException;
@@ -25,17 +21,10 @@ import org.openucx.jucx.ucs.UcsConstants;
  */
 final class UcxBuffers {
 
-  /** Before a piece's bytes: room for its header, a cache line so that the bytes begin another. */
-  static final int HEADER_ROOM = 64;
-
-  private static final int MIN_BYTES = 1 << 12;
-  private static final long MAX_KEPT_BYTES = 1L << 26;
-
   private final UcpContext context;
-  private final Map<Integer, Deque<Buffer>> kept = new HashMap<>();
+  private final KeptMemory<Buffer> kept = new KeptMemory<>();
   private final Set<UcpMemory> registrations = new HashSet<>();
   private final AtomicInteger inUse = new AtomicInteger();
-  private long keptBytes;
 
   UcxBuffers(UcpContext context) {
     this.context = context;
@@ -49,11 +38,11 @@ final class UcxBuffers {
     }
 
     ByteBuffer data(int bytes) {
-      return memory.slice(HEADER_ROOM, bytes);
+      return memory.slice(KeptMemory.HEADER_ROOM, bytes);
     }
 
     long dataAddress() {
-      return address + HEADER_ROOM;
+      return address + KeptMemory.HEADER_ROOM;
     }
 
     UcpRequestParams requestParams() {
@@ -78,23 +67,17 @@ final class UcxBuffers {
    * @param bytes at most {@link NetworkOptions#MAX_PIECE_BYTES}
    */
   Buffer acquire(int bytes) {
-    int needed = Math.max(MIN_BYTES, bytes);
-    int size = HEADER_ROOM + Integer.highestOneBit(2 * needed - 1);
-    Deque<Buffer> fitting = kept.get(size);
-    Buffer buffer;
-    if (fitting == null || fitting.isEmpty()) {
+    int size = KeptMemory.sizeFor(bytes);
+    Buffer buffer = kept.take(size);
+    if (buffer == null) {
       buffer = create(size);
-    } else {
-      buffer = fitting.pop();
-      keptBytes -= size;
     }
     inUse.incrementAndGet();
     return buffer;
   }
 
   private Buffer create(int size) {
-    ByteBuffer memory =
-        ByteBuffer.allocateDirect(size + HEADER_ROOM).alignedSlice(HEADER_ROOM).slice(0, size);
+    ByteBuffer memory = KeptMemory.create(size);
     UcpMemory registration = null;
     try {
       registration = context.registerMemory(memory);
@@ -107,11 +90,8 @@ final class UcxBuffers {
 
   void release(Buffer buffer) {
     inUse.decrementAndGet();
-    int size = buffer.memory.capacity();
-    if (keptBytes + size <= MAX_KEPT_BYTES) {
-      keptBytes += size;
-      kept.computeIfAbsent(size, key -> new ArrayDeque<>()).push(buffer);
-    } else if (buffer.registration != null) {
+    boolean isKept = kept.keep(buffer.memory.capacity(), buffer);
+    if (!isKept && buffer.registration != null) {
       registrations.remove(buffer.registration);
       buffer.registration.close();
     }
@@ -121,6 +101,6 @@ final class UcxBuffers {
   void close() {
     registrations.forEach(UcpMemory::close);
     registrations.clear();
-    kept.clear();
+    kept.close();
   }
 }

@@ -34,6 +34,7 @@ final class UcxConnection implements KvConnection {
 
   private final UcxLoop loop;
   private final UcxBuffers buffers;
+  private final PieceWorkers workers;
   private final KvSession session;
   private final String remote;
   private final Consumer<UcxConnection> onClosed;
@@ -52,16 +53,19 @@ final class UcxConnection implements KvConnection {
   private record Receiving(UUID transfer, int number) {}
 
   /**
+   * @param workers for what is done with pieces
    * @param onClosed told once that there is no more of it
    */
   UcxConnection(
       UcxLoop loop,
       UcxBuffers buffers,
+      PieceWorkers workers,
       Function<KvConnection, KvSession> session,
       String remote,
       Consumer<UcxConnection> onClosed) {
     this.loop = loop;
     this.buffers = buffers;
+    this.workers = workers;
     this.remote = remote;
     this.onClosed = onClosed;
     this.session = session.apply(this);
@@ -253,6 +257,11 @@ final class UcxConnection implements KvConnection {
   }
 
   @Override
+  public void work(Runnable task) {
+    workers.execute(task, loop::run);
+  }
+
+  @Override
   public void close() {
     loop.execute(() -> closeNow(null));
   }
@@ -323,9 +332,19 @@ final class UcxConnection implements KvConnection {
 
     @Override
     public void send(Runnable sent) {
-      if (!loop.execute(() -> sendNow(sent))) {
-        sent.run();
-      }
+      work(
+          () -> {
+            complete();
+            // Not at once: UCX may be calling.
+            if (!loop.execute(() -> sendNow(sent))) {
+              sent.run();
+            }
+          });
+    }
+
+    private void complete() {
+      PieceHeader whole = header.withChecksum(KvFrames.checksum(data()));
+      KvFrames.writePieceHeader(Unpooled.wrappedBuffer(buffer.header()).clear(), whole);
     }
 
     private void sendNow(Runnable sent) {
@@ -334,8 +353,6 @@ final class UcxConnection implements KvConnection {
         return;
       }
       used = true;
-      PieceHeader whole = header.withChecksum(KvFrames.checksum(data()));
-      KvFrames.writePieceHeader(Unpooled.wrappedBuffer(buffer.header()).clear(), whole);
       try {
         UcpRequest request =
             endpoint.sendAmNonBlocking(

@@ -123,6 +123,15 @@ final class UcxLoop {
     }
   }
 
+  /** As {@link #execute}, but now if the caller is the loop's thread. */
+  boolean run(Runnable task) {
+    if (Thread.currentThread() != thread) {
+      return execute(task);
+    }
+    task.run();
+    return true;
+  }
+
   /** Runs something on the loop's thread once a request is complete, well or not. */
   void whenComplete(UcpRequest request, Runnable then) {
     if (isComplete(request)) {

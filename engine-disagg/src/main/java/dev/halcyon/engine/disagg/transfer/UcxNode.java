@@ -39,6 +39,7 @@ final class UcxNode implements UcxLoop.Lifecycle {
   private final Runnable onFailure;
   private final UcxLoop loop;
   private final UcxBuffers buffers;
+  private final PieceWorkers workers;
 
   /** Keeps time and looks names up, neither of which the loop's thread can wait for. */
   private final ScheduledThreadPoolExecutor helper;
@@ -70,6 +71,7 @@ final class UcxNode implements UcxLoop.Lifecycle {
     this.onFailure = onFailure;
     this.loop = new UcxLoop(settings, this);
     this.buffers = new UcxBuffers(loop.context());
+    this.workers = new PieceWorkers(options.workers());
     boolean done = false;
     try {
       loop.worker().setAmRecvHandler(UcxConnection.CONTROL, this::control);
@@ -187,6 +189,7 @@ final class UcxNode implements UcxLoop.Lifecycle {
         new UcxConnection(
             loop,
             buffers,
+            workers,
             session,
             remote,
             closed -> connections.remove(closed.endpoint().getNativeId()));
@@ -262,6 +265,8 @@ final class UcxNode implements UcxLoop.Lifecycle {
       loop.close();
       helper.shutdownNow();
       helper.awaitTermination(1, TimeUnit.SECONDS);
+      // Last, as connections give them work. What still waits finds its transfer ended.
+      workers.close();
     } catch (InterruptedException e) {
       helper.shutdownNow();
       Thread.currentThread().interrupt();

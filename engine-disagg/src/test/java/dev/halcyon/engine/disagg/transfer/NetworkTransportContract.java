@@ -13,13 +13,23 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** The contract of transports, and what every network adds to it. */
+/**
+ * The contract of transports, and what every network adds to it; with workers, and without, where a
+ * connection's thread does all.
+ */
 abstract class NetworkTransportContract extends KvTransportContract {
 
   private final NetworkTransport kind;
+  private final int workers;
 
-  NetworkTransportContract(NetworkTransport kind) {
+  NetworkTransportContract(NetworkTransport kind, int workers) {
     this.kind = kind;
+    this.workers = workers;
+  }
+
+  /** With as many workers as are to be tested. */
+  final NetworkOptions.Builder options() {
+    return NetworkOptions.builder().workers(workers);
   }
 
   /** The transfers that a transport of this kind has open. */
@@ -40,9 +50,8 @@ abstract class NetworkTransportContract extends KvTransportContract {
       nullValues = "none",
       value = {"other,secret", "none,secret", "secret,none"})
   void anotherTokenIsRefused(String here, String there) throws Exception {
-    try (KvTransport server = kind.open(NetworkOptions.builder().token(there).build());
-        KvTransport client =
-            kind.open(NetworkOptions.builder().listen(false).token(here).build())) {
+    try (KvTransport server = kind.open(options().token(there).build());
+        KvTransport client = kind.open(options().listen(false).token(here).build())) {
       generation.close();
       generation = client;
       FakeSource source = new FakeSource(5);
@@ -84,11 +93,7 @@ abstract class NetworkTransportContract extends KvTransportContract {
   void aPeerThatDoesNotAnswer() throws Exception {
     try (ServerSocket silent = new ServerSocket(0);
         KvTransport client =
-            kind.open(
-                NetworkOptions.builder()
-                    .listen(false)
-                    .connectTimeout(Duration.ofMillis(200))
-                    .build())) {
+            kind.open(options().listen(false).connectTimeout(Duration.ofMillis(200)).build())) {
       generation.close();
       generation = client;
       KvTransferException lost =

@@ -5,7 +5,6 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
-import io.netty.buffer.UnpooledByteBufAllocator;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
@@ -20,10 +19,10 @@ class TcpFrameReaderTest {
   private static final UUID ID = new UUID(3, 4);
   private static final int MAX_BYTES = 10_000;
 
-  private final UnpooledByteBufAllocator alloc = new UnpooledByteBufAllocator(true);
+  private final TcpPieceMemory memory = new TcpPieceMemory();
   private final List<String> seen = new ArrayList<>();
   private final List<Runnable> held = new ArrayList<>();
-  private final TcpFrameReader reader = new TcpFrameReader(new Session(), alloc, MAX_BYTES);
+  private final TcpFrameReader reader = new TcpFrameReader(new Session(), memory, MAX_BYTES);
 
   /** Notes what comes. Pieces with odd numbers are not expected. */
   private final class Session implements KvSession {
@@ -129,18 +128,18 @@ class TcpFrameReaderTest {
             "10 and 8000",
             "piece 4 of 9974, 28");
     // Those that were expected are the session's until it gives them back.
-    assertThat(alloc.metric().usedDirectMemory()).isEqualTo(1 + 3000 + 9974);
+    assertThat(memory.inUse()).isEqualTo(3);
     held.forEach(Runnable::run);
-    assertThat(alloc.metric().usedDirectMemory()).isZero();
+    assertThat(memory.inUse()).isZero();
   }
 
   @Test
   void aPieceThatNeverComesWholeIsGivenBack() {
     ByteBuf cut = piece(0, 3000);
     reader.read(cut.readSlice(1000));
-    assertThat(alloc.metric().usedDirectMemory()).isEqualTo(3000);
+    assertThat(memory.inUse()).isEqualTo(1);
     reader.close();
-    assertThat(alloc.metric().usedDirectMemory()).isZero();
+    assertThat(memory.inUse()).isZero();
     assertThat(seen).isEmpty();
   }
 
@@ -149,10 +148,10 @@ class TcpFrameReaderTest {
     reader.read(piece(0, 3000).readSlice(1000));
     ByteBuf place = reader.rest();
     reader.close();
-    assertThat(alloc.metric().usedDirectMemory()).isEqualTo(3000);
+    assertThat(memory.inUse()).isEqualTo(1);
     place.writeZero(10);
     place.release();
-    assertThat(alloc.metric().usedDirectMemory()).isZero();
+    assertThat(memory.inUse()).isZero();
     assertThat(reader.rest()).isNull();
   }
 

@@ -15,23 +15,26 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The contract over loopback, and what a network adds to it. */
+@ParameterizedClass
+@ValueSource(ints = {0, 2})
 class TcpTransportTest extends NetworkTransportContract {
 
   private TcpTransport listening;
   private TcpTransport connecting;
 
-  TcpTransportTest() {
-    super(NetworkTransport.TCP);
+  TcpTransportTest(int workers) {
+    super(NetworkTransport.TCP, workers);
   }
 
   @Override
   void openTransports() {
-    listening = new TcpTransport(NetworkOptions.builder().token("secret").build());
-    connecting = new TcpTransport(NetworkOptions.builder().listen(false).token("secret").build());
+    listening = new TcpTransport(options().token("secret").build());
+    connecting = new TcpTransport(options().listen(false).token("secret").build());
     context = listening;
     generation = connecting;
   }
@@ -46,8 +49,7 @@ class TcpTransportTest extends NetworkTransportContract {
   void theTokenIsNotSent() throws Exception {
     try (FrameProxy proxy = new FrameProxy();
         TcpTransport server =
-            new TcpTransport(
-                NetworkOptions.builder().token("secret").advertisedPort(proxy.port()).build())) {
+            new TcpTransport(options().token("secret").advertisedPort(proxy.port()).build())) {
       proxy.forwardTo(server.port());
       FakeSink sink = new FakeSink(5, 0);
       generation.fetch(server.offer(new FakeSource(5)).descriptor(), sink);
@@ -246,10 +248,9 @@ class TcpTransportTest extends NetworkTransportContract {
         .doesNotContain("secret");
   }
 
-  private static TcpTransport behind(FrameProxy proxy) throws IOException {
+  private TcpTransport behind(FrameProxy proxy) throws IOException {
     TcpTransport server =
-        new TcpTransport(
-            NetworkOptions.builder().token("secret").advertisedPort(proxy.port()).build());
+        new TcpTransport(options().token("secret").advertisedPort(proxy.port()).build());
     proxy.forwardTo(server.port());
     return server;
   }

@@ -117,6 +117,12 @@ final class UcxTestPeers {
       piece.send(() -> {});
     }
 
+    /** At once, on the loop's thread. */
+    @Override
+    public void work(Runnable task) {
+      task.run();
+    }
+
     @Override
     public void send(ByteBuf frame) {
       inner.send(frame);

@@ -20,12 +20,15 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The contract over UCX, and what a network adds to it. */
 @ExtendWith(NeedsUcx.class)
+@ParameterizedClass
+@ValueSource(ints = {0, 2})
 class UcxTransportTest extends NetworkTransportContract {
 
   /** A token's keys and values of a layer have 128 KiB here: 33.5 MiB for 67 tokens in 4 layers. */
@@ -34,8 +37,8 @@ class UcxTransportTest extends NetworkTransportContract {
   private UcxTransport listening;
   private UcxTransport connecting;
 
-  UcxTransportTest() {
-    super(NetworkTransport.UCX);
+  UcxTransportTest(int workers) {
+    super(NetworkTransport.UCX, workers);
   }
 
   @Override
@@ -44,9 +47,8 @@ class UcxTransportTest extends NetworkTransportContract {
   }
 
   private void open(Map<String, String> settings) {
-    listening = new UcxTransport(NetworkOptions.builder().token("secret").build(), settings);
-    connecting =
-        new UcxTransport(NetworkOptions.builder().listen(false).token("secret").build(), settings);
+    listening = new UcxTransport(options().token("secret").build(), settings);
+    connecting = new UcxTransport(options().listen(false).token("secret").build(), settings);
     context = listening;
     generation = connecting;
   }
