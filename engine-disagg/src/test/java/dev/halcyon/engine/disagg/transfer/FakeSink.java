@@ -24,6 +24,7 @@ final class FakeSink implements KvSink {
   private int writes;
   private int storedWrites;
   private String order;
+  private Runnable onWrite = () -> {};
   private AssertionError wrong;
   private final CompletableFuture<KvTransferException> ended = new CompletableFuture<>();
 
@@ -35,6 +36,12 @@ final class FakeSink implements KvSink {
     this.manifest = KvManifest.of(layout, new int[tokens]);
     this.firstToken = firstToken;
     this.seen = new int[layout.layers()][tokens];
+  }
+
+  /** Does something first whenever it is handed a piece, on the thread that hands it over. */
+  FakeSink onWrite(Runnable first) {
+    onWrite = first;
+    return this;
   }
 
   /** Takes no piece until {@link #accept}. */
@@ -109,6 +116,9 @@ final class FakeSink implements KvSink {
     synchronized (this) {
       writes++;
       storedWrites += piece.stored() ? 1 : 0;
+    }
+    onWrite.run();
+    synchronized (this) {
       if (holds) {
         held.add(() -> take(piece, from, done));
         return;

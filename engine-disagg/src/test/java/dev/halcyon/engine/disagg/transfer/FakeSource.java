@@ -25,6 +25,7 @@ final class FakeSource implements KvSource {
   private final Queue<Runnable> held = new ArrayDeque<>();
   private boolean holds;
   private String order;
+  private Runnable onRead = () -> {};
   private final CompletableFuture<String> ended = new CompletableFuture<>();
   private final CountDownLatch reading = new CountDownLatch(1);
 
@@ -45,6 +46,12 @@ final class FakeSource implements KvSource {
   @Override
   public String order() {
     return order;
+  }
+
+  /** Does something first whenever it is asked for a piece, on the thread that asks. */
+  FakeSource onRead(Runnable first) {
+    onRead = first;
+    return this;
   }
 
   /** Answers nothing until {@link #answer}. */
@@ -89,6 +96,7 @@ final class FakeSource implements KvSource {
   @Override
   public void read(KvPiece piece, ByteBuffer to, Consumer<KvTransferException> done) {
     piece.requireWithin(manifest);
+    onRead.run();
     Runnable answer =
         () -> {
           int half = manifest.layout().tokenBytes() / 2;

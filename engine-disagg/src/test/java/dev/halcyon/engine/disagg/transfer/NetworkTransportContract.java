@@ -9,28 +9,32 @@ import java.net.ServerSocket;
 import java.time.Duration;
 import java.util.Locale;
 import java.util.UUID;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.MethodSource;
 
-/**
- * The contract of transports, and what every network adds to it; with workers, and without, where a
- * connection's thread does all.
- */
+/** The contract of transports, and what every network adds to it. */
 abstract class NetworkTransportContract extends KvTransportContract {
 
   private final NetworkTransport kind;
-  private final int workers;
 
-  NetworkTransportContract(NetworkTransport kind, int workers) {
+  NetworkTransportContract(NetworkTransport kind) {
     this.kind = kind;
-    this.workers = workers;
   }
 
-  /** With as many workers as are to be tested. */
-  final NetworkOptions.Builder options() {
-    return NetworkOptions.builder().workers(workers);
+  /** None unless a test for them says otherwise: then a connection's thread does all. */
+  int workers() {
+    return 0;
   }
+
+  final NetworkOptions.Builder options() {
+    return NetworkOptions.builder().workers(workers());
+  }
+
+  /** The buffers of pieces that a transport of this kind has in use. */
+  abstract int buffersInUse(KvTransport transport);
 
   /** The transfers that a transport of this kind has open. */
   abstract int openTransfers(KvTransport transport);
@@ -76,6 +80,64 @@ abstract class NetworkTransportContract extends KvTransportContract {
     assertThat(soon(sink.ended())).isNull();
     sink.requireComplete();
     assertThat(sink.storedWrites()).isEqualTo(stored ? sink.writes() : 0);
+  }
+
+  static Stream<Throwable> failures() {
+    return Stream.of(new IllegalStateException("broken"), new OutOfMemoryError("broken"));
+  }
+
+  /** It ends its own transfer, with memory given back, and no other of the connection. */
+  @ParameterizedTest
+  @MethodSource("failures")
+  void aSourceThatThrowsEndsItsTransferAlone(Throwable failure) throws Exception {
+    FakeSource other = new FakeSource(5).holding();
+    FakeSink otherSink = new FakeSink(5, 0);
+    generation.fetch(context.offer(other).descriptor(), otherSink);
+    other.awaitReading();
+    FakeSource source = new FakeSource(50).onRead(() -> sneakyThrow(failure));
+    KvTransferException error = failure(context.offer(source).descriptor(), new FakeSink(50, 0));
+    assertThat(error.reason()).isEqualTo(Reason.PEER_LOST);
+    assertThat(error).hasMessageContaining("can't be read").hasMessageContaining("broken");
+    assertThat(soon(source.ended())).isEqualTo("PEER_LOST");
+    requireGood(other, otherSink);
+  }
+
+  @ParameterizedTest
+  @MethodSource("failures")
+  void aSinkThatThrowsEndsItsTransferAlone(Throwable failure) throws Exception {
+    FakeSource other = new FakeSource(5).holding();
+    FakeSink otherSink = new FakeSink(5, 0);
+    generation.fetch(context.offer(other).descriptor(), otherSink);
+    other.awaitReading();
+    FakeSource source = new FakeSource(50);
+    FakeSink sink = new FakeSink(50, 0).onWrite(() -> sneakyThrow(failure));
+    KvTransferException error = failure(context.offer(source).descriptor(), sink);
+    assertThat(error.reason()).isEqualTo(Reason.PEER_LOST);
+    assertThat(error).hasMessageContaining("can't be written").hasMessageContaining("broken");
+    assertThat(soon(source.ended())).isEqualTo("PEER_LOST");
+    requireGood(other, otherSink);
+  }
+
+  private void requireGood(FakeSource source, FakeSink sink) throws Exception {
+    source.answer();
+    assertThat(soon(sink.ended())).isNull();
+    sink.requireComplete();
+    assertNothingOpen();
+    assertNoBufferInUse();
+  }
+
+  @SuppressWarnings("unchecked")
+  private static <T extends Throwable> void sneakyThrow(Throwable failure) throws T {
+    throw (T) failure;
+  }
+
+  /** Waits until no transport has memory of a piece with somebody. */
+  final void assertNoBufferInUse() throws InterruptedException {
+    long deadline = System.nanoTime() + 5_000_000_000L;
+    while (buffersInUse(context) + buffersInUse(generation) > 0) {
+      assertThat(System.nanoTime()).as("buffers are in use").isLessThan(deadline);
+      Thread.sleep(2);
+    }
   }
 
   @Test

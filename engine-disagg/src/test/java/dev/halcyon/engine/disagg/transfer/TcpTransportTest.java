@@ -15,20 +15,18 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The contract over loopback, and what a network adds to it. */
-@ParameterizedClass
-@ValueSource(ints = {0, 2})
 class TcpTransportTest extends NetworkTransportContract {
 
   private TcpTransport listening;
   private TcpTransport connecting;
 
-  TcpTransportTest(int workers) {
-    super(NetworkTransport.TCP, workers);
+  TcpTransportTest() {
+    super(NetworkTransport.TCP);
   }
 
   @Override
@@ -42,6 +40,11 @@ class TcpTransportTest extends NetworkTransportContract {
   @Override
   int openTransfers(KvTransport transport) {
     return ((TcpTransport) transport).openTransfers();
+  }
+
+  @Override
+  int buffersInUse(KvTransport transport) {
+    return ((TcpTransport) transport).buffersInUse();
   }
 
   /** The token never goes over the wire: not to the other side, and not to one who claims to be. */
@@ -239,6 +242,8 @@ class TcpTransportTest extends NetworkTransportContract {
         .hasMessageStartingWith("port");
     assertThatThrownBy(() -> NetworkOptions.builder().window(0).build())
         .hasMessageStartingWith("window");
+    assertThatThrownBy(() -> NetworkOptions.builder().workers(-1).build())
+        .hasMessageStartingWith("workers");
     assertThatThrownBy(() -> NetworkOptions.builder().token("").build())
         .hasMessageStartingWith("token");
     assertThatThrownBy(() -> NetworkOptions.builder().host("0.0.0.0").build())
@@ -248,7 +253,13 @@ class TcpTransportTest extends NetworkTransportContract {
         .doesNotContain("secret");
   }
 
-  private TcpTransport behind(FrameProxy proxy) throws IOException {
+  @ParameterizedTest
+  @CsvSource({"1,0", "2,0", "3,0", "4,1", "8,2", "16,4", "64,4"})
+  void workersFollowTheProcessors(int processors, int workers) {
+    assertThat(NetworkOptions.defaultWorkers(processors)).isEqualTo(workers);
+  }
+
+  final TcpTransport behind(FrameProxy proxy) throws IOException {
     TcpTransport server =
         new TcpTransport(options().token("secret").advertisedPort(proxy.port()).build());
     proxy.forwardTo(server.port());
