@@ -93,6 +93,14 @@ public final class DisaggBenchmark implements Callable<Integer> {
   private Integer window;
 
   @Option(
+      names = "--workers",
+      paramLabel = "N",
+      description =
+          "threads of each side for pieces, beside those of connections (default: the"
+              + " transport's)")
+  private Integer workers;
+
+  @Option(
       names = "--generate",
       paramLabel = "N",
       description = "generated tokens where rates are measured (default: ${DEFAULT-VALUE})")
@@ -153,8 +161,7 @@ public final class DisaggBenchmark implements Callable<Integer> {
   /** Both ends of a way. */
   private record Ends(KvTransport context, TimedTransport generation) implements AutoCloseable {
 
-    static Ends of(Way way, NetworkOptions generation) {
-      NetworkOptions context = NetworkOptions.builder().build();
+    static Ends of(Way way, NetworkOptions context, NetworkOptions generation) {
       return switch (way) {
         case IN_PROCESS -> {
           InProcessTransport both = new InProcessTransport();
@@ -235,7 +242,7 @@ public final class DisaggBenchmark implements Callable<Integer> {
   }
 
   private void measure(Way way, Path checkpoint, int longest, double link, PrintWriter out) {
-    try (Ends ends = Ends.of(way, fetching());
+    try (Ends ends = Ends.of(way, network().build(), fetching());
         Engine prefill = engine(checkpoint, longest).kvTransport(ends.context()).build();
         Engine decode =
             engine(checkpoint, longest)
@@ -252,8 +259,17 @@ public final class DisaggBenchmark implements Callable<Integer> {
     }
   }
 
+  /** What both sides have in common. */
+  private NetworkOptions.Builder network() {
+    NetworkOptions.Builder options = NetworkOptions.builder();
+    if (workers != null) {
+      options.workers(workers);
+    }
+    return options;
+  }
+
   private NetworkOptions fetching() {
-    NetworkOptions.Builder options = NetworkOptions.builder().listen(false);
+    NetworkOptions.Builder options = network().listen(false);
     if (pieceBytes != null) {
       options.pieceBytes(pieceBytes);
     }
