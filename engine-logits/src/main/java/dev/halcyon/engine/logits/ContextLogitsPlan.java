@@ -323,6 +323,9 @@ public final class ContextLogitsPlan implements AutoCloseable {
     for (FullLogits storage : onDevice) {
       storage.close("These logits lay on the device, and are gone since its engine was closed");
     }
+    if (tiles != null) {
+      tiles.close();
+    }
     resident.close();
   }
 }

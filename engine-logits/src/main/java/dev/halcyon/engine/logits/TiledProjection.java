@@ -9,7 +9,7 @@ import org.slf4j.LoggerFactory;
  * tile of the vocabulary after the other for all of them. A projection of few rows reads all
  * weights for little work; here each weight is read once for as many rows as a step has.
  */
-final class TiledProjection {
+final class TiledProjection implements AutoCloseable {
 
   /** Narrower tiles leave products and reductions too little to do. */
   static final int LEAST_COLUMNS = 4096;
@@ -21,6 +21,9 @@ final class TiledProjection {
   private final ResidentWorkspace resident;
   private final long bytes;
   private final int leastColumns;
+
+  /** Null where no rows can go this way. */
+  private final LastRow lastRow;
 
   /**
    * @param resident the memory of all but the tile
@@ -34,6 +37,7 @@ final class TiledProjection {
     this.resident = resident;
     this.bytes = bytes;
     this.leastColumns = leastColumns;
+    this.lastRow = possible() ? new LastRow(device, widenedRow(), head.vocabSize()) : null;
   }
 
   /** Whether any rows can go this way; heads that put out float32 have no such workspace. */
@@ -56,9 +60,8 @@ final class TiledProjection {
     int columns = columns(count, bytes);
     while (columns >= leastColumns && columns < head.vocabSize()) {
       try (DeviceBuffer tile = allocate(count, columns)) {
-        boolean ends = target.scored() + count == target.promptLength();
-        DeviceBuffer kept = count == rows && last != null ? last : ends ? lastRow() : null;
-        return project(target, hidden, count, columns, tile, kept) ? count : 0;
+        DeviceBuffer copy = count == rows ? last : null;
+        return project(target, hidden, count, columns, tile, copy) ? count : 0;
       } catch (OutOfDeviceMemoryException e) {
         LOG.debug("No room for tiles of {} x {}: {}", count, columns, e.getMessage());
         columns = columns(count, (long) count * columns * head.outputType().bytes() / 2);
@@ -89,8 +92,7 @@ final class TiledProjection {
 
   private int mostRows() {
     long size = head.outputType().bytes();
-    long room = resident.conversion().bytes() - lastRow().bytes() - widenedRow().bytes();
-    long bounded = room / (2 * size);
+    long bounded = (resident.conversion().bytes() - widenedRow().bytes()) / (2 * size);
     return (int) Math.max(1, Math.min(bounded, bytes / (leastColumns * size)));
   }
 
@@ -99,20 +101,15 @@ final class TiledProjection {
     return device.memory().allocateUninitialized(rows * size * columns, "tile of logits");
   }
 
-  /** Where a row of the head's type is kept. */
-  private DeviceBuffer lastRow() {
-    return resident.conversion().slice(0, (long) head.vocabSize() * head.outputType().bytes());
-  }
-
-  /** Where it is widened to float32: the last row of the conversion's. */
+  /** Where the prompt's last row is widened: the last row of the conversion's. */
   private DeviceBuffer widenedRow() {
     long bytes = FullLogits.bytes(1, head.vocabSize());
     return resident.conversion().slice(resident.conversion().bytes() - bytes, bytes);
   }
 
-  /** Where the bounds of rows lie, behind the kept one. */
+  /** Where the bounds of rows lie, before that. */
   private DeviceBuffer bounds(int rows) {
-    return resident.conversion().slice(lastRow().bytes(), 2L * rows * head.outputType().bytes());
+    return resident.conversion().slice(0, 2L * rows * head.outputType().bytes());
   }
 
   /** The columns of tiles of one size that take at most so many bytes each, as few as can be. */
@@ -130,7 +127,7 @@ final class TiledProjection {
   }
 
   /**
-   * @param kept gets a copy of the last row; null if nobody wants it
+   * @param last gets a copy of the last row; null if nobody wants it
    * @return false if the device takes whole rows only
    */
   private boolean project(
@@ -139,7 +136,7 @@ final class TiledProjection {
       int rows,
       int columns,
       DeviceBuffer tile,
-      DeviceBuffer kept) {
+      DeviceBuffer last) {
     PromptLogprobs out = target.logprobs();
     DeviceBuffer bounds = bounds(rows);
     int first = target.scored();
@@ -149,6 +146,7 @@ final class TiledProjection {
     if (reduction == null) {
       return false;
     }
+    boolean ends = first + rows == target.promptLength();
     int done = 0;
     while (done < vocabSize) {
       int column = Math.min(done, vocabSize - columns);
@@ -158,29 +156,39 @@ final class TiledProjection {
         int[] targets = new int[rows];
         Arrays.setAll(targets, row -> out.target(first + row));
         head.tiled().bound(hidden, rows, targets, bounds);
+        if (ends) {
+          lastRow.begin();
+        }
+      } else if (ends) {
+        lastRow.advance();
       }
-      if (kept != null) {
-        keep(tile, rows - 1, column, columns, kept);
-      }
+      keep(newOfLastRow(tile, rows, columns, done - column), done, last, ends);
       reduction.reduce(tile, column, columns);
       done = column + columns;
     }
-    // While the device works.
-    float[] last = first + rows < target.promptLength() ? null : new float[vocabSize];
     for (int row : reduction.finish()) {
       reduceWhole(target, hidden, row);
     }
-    if (last != null) {
-      readKept(kept, last);
-    }
-    target.acceptReduced(rows, last);
+    target.acceptReduced(rows, ends ? lastRow.end() : null);
     return true;
   }
 
-  private void keep(DeviceBuffer tile, int row, int column, int columns, DeviceBuffer kept) {
+  /**
+   * @param known the columns of a tile that one before has too
+   */
+  private DeviceBuffer newOfLastRow(DeviceBuffer tile, int rows, int columns, int known) {
     long size = head.outputType().bytes();
-    long run = columns * size;
-    device.copy(tile.slice(row * run, run), kept.slice(column * size, run), run);
+    return tile.slice(((rows - 1L) * columns + known) * size, (columns - known) * size);
+  }
+
+  private void keep(DeviceBuffer part, int column, DeviceBuffer last, boolean ends) {
+    long size = head.outputType().bytes();
+    if (last != null) {
+      device.copy(part, last.slice(column * size, part.bytes()), part.bytes());
+    }
+    if (ends) {
+      lastRow.take(part, head.outputType(), (int) (part.bytes() / size));
+    }
   }
 
   /** What another product of the same vectors did not foresee. */
@@ -190,9 +198,10 @@ final class TiledProjection {
         resident.projection().project(hidden.slice(row * rowBytes, rowBytes), 1), row);
   }
 
-  /** Copies the kept row to the host; the device widens it many times faster. */
-  private void readKept(DeviceBuffer kept, float[] to) {
-    device.toFloat32(kept, head.outputType(), to.length, widenedRow());
-    device.read(widenedRow(), LogitsType.F32, 0, to.length, to, 0);
+  @Override
+  public void close() {
+    if (lastRow != null) {
+      lastRow.close();
+    }
   }
 }

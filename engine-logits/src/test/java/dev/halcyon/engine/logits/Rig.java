@@ -41,7 +41,11 @@ final class Rig implements AutoCloseable {
    * @param miss see {@link FakeHead#tiled(int)}
    */
   static Rig byTiles(LogitsType type, int vocabSize, long tileBytes, int miss) {
-    FakeDevice device = new FakeDevice();
+    return byTiles(new FakeDevice(), type, vocabSize, tileBytes, miss);
+  }
+
+  /** As above, on a device that may have been told to fail. */
+  static Rig byTiles(FakeDevice device, LogitsType type, int vocabSize, long tileBytes, int miss) {
     FakeHead head = FakeHead.whole(device, type, vocabSize).tiled(miss);
     RankGroup ranks = RankGroup.single();
     return new Rig(device, head, ranks, new ContextLogitsPlan(head, device, ranks, tileBytes, 128));

@@ -91,6 +91,28 @@ class TiledProjectionTest {
     }
   }
 
+  /** Its columns are copied while others are projected, each once though the last tile overlaps. */
+  @Test
+  void theLastRowGoesToTheHostTileByTile() {
+    try (Rig rig = Rig.byTiles(LogitsType.BF16, VOCAB, TILE, 0);
+        Request request = new Request(rig, rig.prompt(5, LENGTH), LENGTH)) {
+      request.runAndCheck(false, 2);
+      assertThat(rig.device.counts("download")).containsExactly(128, 128, 128, 116);
+    }
+  }
+
+  @Test
+  void withoutRoomOnTheHostTheLastRowIsReadAtTheEnd() {
+    FakeDevice device = new FakeDevice();
+    device.host.account.refuse();
+    try (Rig rig = Rig.byTiles(device, LogitsType.BF16, VOCAB, TILE, 0);
+        Request request = new Request(rig, rig.prompt(6, LENGTH), LENGTH)) {
+      request.runAndCheck(false, 2);
+      assertThat(device.counts("tile")).hasSize(4);
+      assertThat(device.counts("download")).isEmpty();
+    }
+  }
+
   @ParameterizedTest
   @EnumSource(LogitsType.class)
   void whatIsWantedInFullGoesByRows(LogitsType type) {
