@@ -19,7 +19,8 @@ import java.util.Map;
  *     it
  * @param finished ended outputs by reason
  * @param deviceMemory bytes of device memory by what they are used for
- * @param hostMemoryUsed bytes of host memory held by results that the device had no room for
+ * @param hostMemoryUsed bytes of host memory held by results that the device had no room for; on a
+ *     GPU that computes in 16 bits, by one row of logits too
  * @param pinnedPrompts computed prompts that wait to be fetched by another engine
  * @param receivingPrompts prompts that are on their way from another engine
  */

@@ -115,12 +115,9 @@ final class WeightStream {
     Owned opening = new Owned();
     try {
       sent = context.event(opening);
-      int bytes = laneCount * SLOTS * SLOT_BYTES;
-      PinnedBlock block = PinnedBlock.require(context.device(), bytes, "loading weights");
-      opening.add(block::close);
       List<Lane> opened = new ArrayList<>();
       for (int i = 0; i < laneCount; i++) {
-        opened.add(new Lane(block, i * SLOTS * SLOT_BYTES, opening));
+        opened.add(new Lane(opening));
       }
       threads =
           Executors.newCachedThreadPool(
@@ -157,12 +154,12 @@ final class WeightStream {
     private final CUevent_st[] copied = new CUevent_st[SLOTS];
     private int turn;
 
-    /**
-     * @param begin where its slots begin in the block
-     */
-    Lane(PinnedBlock block, int begin, Owned owner) {
+    Lane(Owned owner) {
+      PinnedBlock block =
+          PinnedBlock.require(context.device(), SLOTS * SLOT_BYTES, "loading weights");
+      owner.add(block::close);
       for (int i = 0; i < SLOTS; i++) {
-        int at = begin + i * SLOT_BYTES;
+        int at = i * SLOT_BYTES;
         slots[i] = block.bytes().slice(at, SLOT_BYTES).order(ByteOrder.LITTLE_ENDIAN);
         addresses[i] = block.address().address() + at;
         copied[i] = context.event(owner);
