@@ -3,7 +3,6 @@ package dev.halcyon.engine.cuda;
 import dev.halcyon.engine.logits.PromptLogprobs;
 import dev.halcyon.engine.logits.TileReduction;
 import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.util.Arrays;
 
 /**
@@ -36,7 +35,11 @@ final class TileOp implements AutoCloseable {
   private final Kernel bound;
   private final DeviceScratch columns;
   private final DeviceScratch scratch;
-  private final ResultBlock block;
+
+  /** They take turns, so that entries are set from one while the other receives what comes next. */
+  private final ResultBlock[] blocks;
+
+  private int turn;
   private Waiting waiting;
 
   /** Results on the host, of rows whose entries are to be set. */
@@ -64,7 +67,7 @@ final class TileOp implements AutoCloseable {
     bound = library.kernel(KernelSource.VOCAB_TILES, "bound_products");
     columns = new DeviceScratch(memory, "columns to bound");
     scratch = new DeviceScratch(memory, "reduction of tiles");
-    block = new ResultBlock(context);
+    blocks = new ResultBlock[] {new ResultBlock(context), new ResultBlock(context)};
   }
 
   /**
@@ -188,8 +191,8 @@ final class TileOp implements AutoCloseable {
       await();
       int resultBytes = RowReduction.resultBytes(out.topK());
       int bytes = Math.multiplyExact(rows, resultBytes);
-      ByteBuffer read = ByteBuffer.allocate(bytes).order(ByteOrder.LITTLE_ENDIAN);
-      read.put(0, block.download(results, bytes), 0, bytes);
+      ByteBuffer read = blocks[turn].download(results, bytes);
+      turn ^= 1;
       waiting = new Waiting(read, rows, out, firstEntry);
       int[] outside = new int[rows];
       int count = 0;
@@ -215,6 +218,8 @@ final class TileOp implements AutoCloseable {
   public void close() {
     columns.close();
     scratch.close();
-    block.close();
+    for (ResultBlock block : blocks) {
+      block.close();
+    }
   }
 }
