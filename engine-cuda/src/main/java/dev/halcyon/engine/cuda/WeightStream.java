@@ -31,7 +31,7 @@ import org.bytedeco.cuda.global.cudart;
 final class WeightStream {
 
   /** Small, so that threads end a matrix at nearly the same time. */
-  static final int SLOT_BYTES = 1 << 20;
+  static final int SLOT_BYTES = 2 << 20;
 
   private static final int SLOTS = 4;
   private static final int MAX_LANES = 16;
