@@ -117,8 +117,9 @@ public final class EngineBuilder {
   /**
    * Bytes of host memory, outside of the Java heap, for context logits that the device has no room
    * for; a request that finds no room there either fails alone. Results hold it until they are
-   * closed, after the engine's own close too. Nothing is reserved in advance. Default: 0, a quarter
-   * of the machine's memory.
+   * closed, after the engine's own close too. Nothing is reserved in advance, but for one row of
+   * logits on a GPU that computes in 16 bits, which the engine does without where there is no room.
+   * Default: 0, a quarter of the machine's memory.
    */
   public EngineBuilder hostMemoryBytes(long bytes) {
     this.hostMemoryBytes = notNegative(bytes, "hostMemoryBytes");

@@ -73,7 +73,8 @@ final class LogitsMeasurement {
         new BackendOptions(
             threads,
             deviceBytes(scenario),
-            FullLogits.bytes(rows, vocabSize()),
+            // All rows, and the last one again on its way.
+            FullLogits.bytes(rows + 1, vocabSize()),
             device,
             DTypeChoice.AUTO,
             weights.dtype());
