@@ -3,7 +3,6 @@ package dev.halcyon.engine.disagg;
 import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.transfer.KvFetch;
-import dev.halcyon.engine.transfer.KvManifest;
 import dev.halcyon.engine.transfer.KvOffer;
 import dev.halcyon.engine.transfer.KvPiece;
 import dev.halcyon.engine.transfer.KvProgress;
@@ -133,32 +132,17 @@ public final class FollowedTransport implements KvTransport {
     return ends.generation()
         .fetch(
             descriptor,
-            new KvSink() {
-              @Override
-              public KvManifest manifest() {
-                return sink.manifest();
-              }
-
-              @Override
-              public int firstToken() {
-                return sink.firstToken();
-              }
-
-              @Override
-              public boolean follows() {
-                return sink.follows();
-              }
-
+            new ForwardingSink(sink) {
               @Override
               public void progress() {
                 events.add("progress");
-                sink.progress();
+                super.progress();
               }
 
               @Override
               public void write(
                   KvPiece piece, ByteBuffer from, Consumer<KvTransferException> done) {
-                sink.write(
+                super.write(
                     piece,
                     from,
                     error -> {
@@ -171,18 +155,13 @@ public final class FollowedTransport implements KvTransport {
 
               @Override
               public boolean accepts(KvView view) {
-                return direct && sink.accepts(view);
+                return direct && super.accepts(view);
               }
 
               @Override
               public void copy(KvView view, Consumer<KvTransferException> done) {
                 events.add("copied");
-                sink.copy(view, done);
-              }
-
-              @Override
-              public void end(KvTransferException error) {
-                sink.end(error);
+                super.copy(view, done);
               }
             });
   }
@@ -193,38 +172,16 @@ public final class FollowedTransport implements KvTransport {
   }
 
   /** Notes what is asked for and read, and the end. */
-  private final class FollowedSource implements KvSource {
-
-    private final KvSource source;
+  private final class FollowedSource extends ForwardingSource {
 
     FollowedSource(KvSource source) {
-      this.source = source;
-    }
-
-    @Override
-    public KvManifest manifest() {
-      return source.manifest();
-    }
-
-    @Override
-    public KvProgress progress() {
-      return source.progress();
-    }
-
-    @Override
-    public String order() {
-      return source.order();
-    }
-
-    @Override
-    public KvView view() {
-      return source.view();
+      super(source);
     }
 
     @Override
     public void read(KvPiece piece, ByteBuffer to, Consumer<KvTransferException> done) {
       int end = piece.firstToken() + piece.count();
-      source.read(
+      super.read(
           piece,
           to,
           error -> {
@@ -238,7 +195,7 @@ public final class FollowedTransport implements KvTransport {
     @Override
     public void end(KvTransferException error) {
       events.add("source " + (error == null ? "done" : error.reason()));
-      source.end(error);
+      super.end(error);
     }
   }
 }

@@ -4,10 +4,8 @@ import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.disagg.transfer.InProcessTransport;
 import dev.halcyon.engine.transfer.KvFetch;
-import dev.halcyon.engine.transfer.KvManifest;
 import dev.halcyon.engine.transfer.KvOffer;
 import dev.halcyon.engine.transfer.KvPiece;
-import dev.halcyon.engine.transfer.KvProgress;
 import dev.halcyon.engine.transfer.KvSink;
 import dev.halcyon.engine.transfer.KvSource;
 import dev.halcyon.engine.transfer.KvTransport;
@@ -89,31 +87,21 @@ public final class WatchedTransport implements KvTransport {
   @Override
   public KvOffer offer(KvSource source) {
     return inner.offer(
-        new KvSource() {
-          @Override
-          public KvManifest manifest() {
-            return source.manifest();
-          }
-
-          @Override
-          public KvProgress progress() {
-            return source.progress();
-          }
-
+        new ForwardingSource(source) {
           @Override
           public void read(KvPiece piece, ByteBuffer to, Consumer<KvTransferException> done) {
-            pass(() -> source.read(piece, to, done));
+            pass(() -> super.read(piece, to, done));
           }
 
           @Override
           public KvView view() {
-            return direct ? source.view() : null;
+            return direct ? super.view() : null;
           }
 
           @Override
           public void end(KvTransferException error) {
             sourceEnds.add(error == null ? "done" : error.reason().name());
-            source.end(error);
+            super.end(error);
           }
         });
   }
@@ -130,32 +118,10 @@ public final class WatchedTransport implements KvTransport {
   }
 
   /** One that only copies, and not while this is shut. */
-  private final class HeldSink implements KvSink {
-
-    private final KvSink sink;
+  private final class HeldSink extends ForwardingSink {
 
     HeldSink(KvSink sink) {
-      this.sink = sink;
-    }
-
-    @Override
-    public KvManifest manifest() {
-      return sink.manifest();
-    }
-
-    @Override
-    public int firstToken() {
-      return sink.firstToken();
-    }
-
-    @Override
-    public boolean follows() {
-      return sink.follows();
-    }
-
-    @Override
-    public void progress() {
-      sink.progress();
+      super(sink);
     }
 
     @Override
@@ -164,18 +130,8 @@ public final class WatchedTransport implements KvTransport {
     }
 
     @Override
-    public boolean accepts(KvView view) {
-      return sink.accepts(view);
-    }
-
-    @Override
     public void copy(KvView view, Consumer<KvTransferException> done) {
-      pass(() -> sink.copy(view, done));
-    }
-
-    @Override
-    public void end(KvTransferException error) {
-      sink.end(error);
+      pass(() -> super.copy(view, done));
     }
   }
 }
