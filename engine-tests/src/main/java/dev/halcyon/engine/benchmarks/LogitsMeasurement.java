@@ -14,9 +14,9 @@ import dev.halcyon.engine.logits.FullLogits;
 import dev.halcyon.engine.logits.PromptLogprobs;
 import dev.halcyon.engine.logits.RankGroup;
 import java.lang.management.ManagementFactory;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.IntConsumer;
-import java.util.function.Supplier;
-import java.util.stream.Stream;
+import java.util.function.IntFunction;
 
 /**
  * Runs the scenarios of {@link LogitsBenchmark}, each on a backend of its own with the memory that
@@ -28,6 +28,9 @@ final class LogitsMeasurement {
   private static final long SLACK_BYTES = 128L << 20;
 
   private static final long SEED = 7;
+
+  /** Without pauses a GPU lowers its clocks. */
+  private static final long PAUSE_NANOS = 12_000_000;
 
   private final String backendName;
   private final int device;
@@ -115,17 +118,21 @@ final class LogitsMeasurement {
       prepare(backend, count -> head.project(hidden, count, out));
       // Also touches the buffer, whose pages are no part of the projection.
       head.project(hidden, warmUp ? chunkRows : 1, out);
-      return best(prompts, () -> bare(backend, head, hidden, out));
+      return best(prompts, prompt -> bare(backend, head, hidden, out));
     }
   }
 
-  private static LogitsCost best(int prompts, Supplier<LogitsCost> prompt) {
-    return Stream.generate(prompt).limit(prompts).reduce(LogitsCost::best).orElseThrow();
+  /** The best of some prompts, each a while after the one before. */
+  private static LogitsCost best(int prompts, IntFunction<LogitsCost> run) {
+    LogitsCost best = run.apply(0);
+    for (int prompt = 1; prompt < prompts; prompt++) {
+      LockSupport.parkNanos(PAUSE_NANOS);
+      best = best.best(run.apply(prompt));
+    }
+    return best;
   }
 
   private LogitsCost bare(Backend backend, RandomHead head, DeviceBuffer hidden, DeviceBuffer out) {
-    // As before the other scenarios; a GPU's clocks depend on what came before.
-    usedHeap();
     backend.synchronize();
     long start = System.nanoTime();
     for (int position = 0; position < rows; position += chunkRows) {
@@ -154,32 +161,39 @@ final class LogitsMeasurement {
       }
       int count = scenario == LogitsScenario.FULL_ON_HOST ? 1 : prompts;
       LogitsCost best =
-          best(count, () -> prompt(backend, plan, device, hidden, scenario, before + workspace));
+          best(
+              count,
+              prompt ->
+                  measure(
+                      backend, plan, device, hidden, scenario, before + workspace, prompt == 0));
       return new LogitsCost(best.seconds(), workspace, best.requestBytes(), best.hostBytes());
     }
   }
 
   /**
    * @param resident the device memory that is held all the time
+   * @param heap whether the Java heap is measured too, for which its garbage is collected before:
+   *     that leaves processors' caches cold, as nothing does before a prompt of a service
    */
-  private LogitsCost prompt(
+  private LogitsCost measure(
       Backend backend,
       ContextLogitsPlan plan,
       PeakDevice device,
       DeviceBuffer hidden,
       LogitsScenario scenario,
-      long resident) {
+      long resident,
+      boolean heap) {
     device.restart();
-    long heapBefore = usedHeap();
+    long heapBefore = heap ? usedHeap() : 0;
     long start = System.nanoTime();
     try (ContextLogits target = open(plan, rows, scenario)) {
       project(plan, target, hidden);
       backend.synchronize();
       double seconds = seconds(start);
-      long heap = Math.max(0, usedHeap() - heapBefore);
+      long heapBytes = heap ? Math.max(0, usedHeap() - heapBefore) : 0;
       requirePlace(target, scenario);
       return new LogitsCost(
-          seconds, 0, device.peakBytes() - resident, device.peakHostBytes() + heap);
+          seconds, 0, device.peakBytes() - resident, device.peakHostBytes() + heapBytes);
     }
   }
 
