@@ -25,10 +25,13 @@ public record Ends(KvTransport context, KvTransport generation, IntSupplier open
     return tcp(0);
   }
 
-  /** Pieces of 2 KiB, so that small prompts take several of them. */
+  /**
+   * With a connection more than it has workers. Pieces of 2 KiB, so that small prompts take several
+   * of them.
+   */
   public static Ends tcp(int workers) {
-    TcpTransport context = new TcpTransport(offering(workers));
-    TcpTransport generation = new TcpTransport(fetching(workers));
+    TcpTransport context = new TcpTransport(offering(workers).build());
+    TcpTransport generation = new TcpTransport(fetching(workers).connections(1 + workers).build());
     return new Ends(
         context, generation, () -> context.openTransfers() + generation.openTransfers());
   }
@@ -38,31 +41,31 @@ public record Ends(KvTransport context, KvTransport generation, IntSupplier open
     return ucx(0);
   }
 
-  /** As {@link #tcp}. */
+  /** Pieces as by {@link #tcp}. */
   public static Ends ucx(int workers) {
-    UcxTransport context = new UcxTransport(offering(workers));
-    UcxTransport generation = new UcxTransport(fetching(workers));
+    UcxTransport context = new UcxTransport(offering(workers).build());
+    UcxTransport generation = new UcxTransport(fetching(workers).build());
     return new Ends(
         context, generation, () -> context.openTransfers() + generation.openTransfers());
   }
 
-  private static NetworkOptions offering(int workers) {
-    return NetworkOptions.builder().token("t").workers(workers).build();
+  private static NetworkOptions.Builder offering(int workers) {
+    return NetworkOptions.builder().token("t").workers(workers);
   }
 
-  private static NetworkOptions fetching(int workers) {
-    return NetworkOptions.builder()
-        .listen(false)
-        .token("t")
-        .pieceBytes(2048)
-        .workers(workers)
-        .build();
+  private static NetworkOptions.Builder fetching(int workers) {
+    return offering(workers).listen(false).pieceBytes(2048);
   }
 
-  /** One that listens and connects, here and in other processes, with workers. */
+  /** One that listens and connects, here and in other processes, with all that there may be. */
   public static Ends listening(NetworkTransport kind) {
     NetworkOptions options =
-        NetworkOptions.builder().token("between processes").pieceBytes(2048).workers(2).build();
+        NetworkOptions.builder()
+            .token("between processes")
+            .pieceBytes(2048)
+            .workers(2)
+            .connections(2)
+            .build();
     if (kind == NetworkTransport.TCP) {
       TcpTransport transport = new TcpTransport(options);
       return new Ends(transport, transport, transport::openTransfers);

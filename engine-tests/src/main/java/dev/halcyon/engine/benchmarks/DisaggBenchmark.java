@@ -101,6 +101,14 @@ public final class DisaggBenchmark implements Callable<Integer> {
   private Integer workers;
 
   @Option(
+      names = "--connections",
+      paramLabel = "N",
+      description =
+          "connections that a prompt's pieces come over, of TCP, and threads of each side for them"
+              + " (default: the transport's)")
+  private Integer connections;
+
+  @Option(
       names = "--generate",
       paramLabel = "N",
       description = "generated tokens where rates are measured (default: ${DEFAULT-VALUE})")
@@ -264,6 +272,9 @@ public final class DisaggBenchmark implements Callable<Integer> {
     NetworkOptions.Builder options = NetworkOptions.builder();
     if (workers != null) {
       options.workers(workers);
+    }
+    if (connections != null) {
+      options.connections(connections);
     }
     return options;
   }

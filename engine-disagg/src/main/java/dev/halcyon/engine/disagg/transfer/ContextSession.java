@@ -96,8 +96,9 @@ final class ContextSession implements KvSession {
     switch (type) {
       case KvFrames.OPEN -> open(id, offer, frame);
       case KvFrames.READ -> {
-        // One for a transfer that has ended is late, and the peer knows by now.
-        if (offer != null && offer.isFetchedBy(connection)) {
+        // One for a transfer that has ended is late, and the peer knows by now. Whoever knows a
+        // prompt's name may have what is fetched already, over connections of its own too.
+        if (offer != null && offer.isFetched()) {
           int number = frame.readInt();
           KvPiece piece = KvFrames.readPiece(frame);
           offer.send(connection, number, piece);

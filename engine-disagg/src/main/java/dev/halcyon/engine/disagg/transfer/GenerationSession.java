@@ -4,8 +4,12 @@ import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.KvTransferException.Reason;
 import io.netty.buffer.ByteBuf;
 import java.nio.ByteBuffer;
+import java.util.function.Consumer;
 
-/** A connection to a context side, from its handshake to its end. */
+/**
+ * A connection to a context side, from its handshake to its end: that of all transfers from there,
+ * or one more for their pieces.
+ */
 final class GenerationSession implements KvSession {
 
   private enum State {
@@ -15,13 +19,26 @@ final class GenerationSession implements KvSession {
   }
 
   private final NetworkPeer peer;
+  private final Consumer<KvConnection> onReady;
+  private final Consumer<KvTransferException> onFailure;
   private final SharedToken token;
   private final KvConnection connection;
   private final byte[] nonce;
   private State state = State.NEW;
 
-  GenerationSession(NetworkPeer peer, SharedToken token, KvConnection connection) {
+  /**
+   * @param onReady takes the connection once the handshake is done
+   * @param onFailure takes why it never will be
+   */
+  GenerationSession(
+      NetworkPeer peer,
+      Consumer<KvConnection> onReady,
+      Consumer<KvTransferException> onFailure,
+      SharedToken token,
+      KvConnection connection) {
     this.peer = peer;
+    this.onReady = onReady;
+    this.onFailure = onFailure;
     this.token = token;
     this.connection = connection;
     this.nonce = token.nonce();
@@ -43,7 +60,7 @@ final class GenerationSession implements KvSession {
       challenge(frame);
     } else if (state == State.ANSWERED && type == KvFrames.WELCOME) {
       state = State.OPEN;
-      peer.ready(connection);
+      onReady.accept(connection);
     } else {
       throw new IllegalArgumentException("a frame of type " + type + " in a handshake");
     }
@@ -94,15 +111,23 @@ final class GenerationSession implements KvSession {
   @Override
   public void lost(Throwable cause) {
     if (cause instanceof KvTransferException why) {
-      peer.lost(why);
+      tell(why);
     } else {
       String how = cause == null ? "was lost" : "failed: " + cause.getMessage();
-      peer.lost(new KvTransferException(Reason.PEER_LOST, "The connection " + how, cause));
+      tell(new KvTransferException(Reason.PEER_LOST, "The connection " + how, cause));
     }
   }
 
   private void end(KvTransferException why) {
-    peer.lost(why);
+    tell(why);
     connection.close();
+  }
+
+  private void tell(KvTransferException why) {
+    if (state == State.OPEN) {
+      peer.lost(why);
+    } else {
+      onFailure.accept(why);
+    }
   }
 }

@@ -14,7 +14,7 @@ import java.util.UUID;
 import java.util.zip.CRC32C;
 
 /**
- * The frames of {@link TcpTransport} and {@link UcxTransport}, version 3. A frame is its type (one
+ * The frames of {@link TcpTransport} and {@link UcxTransport}, version 4. A frame is its type (one
  * byte) and its content; integers are big-endian, strings UTF-8 behind a 16-bit length.
  *
  * <pre>
@@ -34,7 +34,10 @@ import java.util.zip.CRC32C;
  *                    more can
  * </pre>
  *
- * Pieces are stored where both sides have an order of the same name, and lie as [keys or values,
+ * READ may come over any connection, once COMPUTED came for the transfer; its DATA goes over the
+ * same. All else about a transfer goes over the one that OPEN came over.
+ *
+ * <p>Pieces are stored where both sides have an order of the same name, and lie as [keys or values,
  * token, head, headDim] otherwise. A frame that can't be read throws {@link
  * IllegalArgumentException} or {@link IndexOutOfBoundsException}, and the connection ends.
  */
@@ -52,7 +55,7 @@ final class KvFrames {
   static final byte END = 10;
   static final byte COMPUTED = 11;
 
-  static final short VERSION = 3;
+  static final short VERSION = 4;
   static final int NONCE_BYTES = 32;
 
   /** The largest frame that is not DATA. */

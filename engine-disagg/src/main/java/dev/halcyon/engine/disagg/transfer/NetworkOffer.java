@@ -12,7 +12,10 @@ import java.util.UUID;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 
-/** A prompt on offer to whoever connects, then on its way over one connection. */
+/**
+ * A prompt on offer to whoever connects, then on its way to the one whose connection has it. Pieces
+ * go over whatever connection they are asked for.
+ */
 final class NetworkOffer implements KvOffer {
 
   /**
@@ -27,8 +30,8 @@ final class NetworkOffer implements KvOffer {
   private final Map<UUID, NetworkOffer> offers;
   private final AtomicReference<KvConnection> fetcher = new AtomicReference<>();
 
-  /** Whether pieces are sent as both caches store them; for the fetching connection's thread. */
-  private boolean stored;
+  /** Whether pieces are sent as both caches store them. */
+  private volatile boolean stored;
 
   private final AtomicInteger inFlight = new AtomicInteger();
 

@@ -19,6 +19,8 @@ import java.util.Set;
  * @param pieceBytes the size of the pieces that are fetched
  * @param window how many pieces of a prompt may be on their way at once
  * @param threads threads for connections, of TCP
+ * @param connections how many are made to another transport to fetch from it, of TCP: a prompt's
+ *     pieces are asked for over all of them
  * @param workers threads for what is to be done with pieces beside sending and receiving them:
  *     reading them from a cache where that may be done by any thread, checksums, handing them to an
  *     engine; with 0, connections' threads do it
@@ -35,6 +37,7 @@ public record NetworkOptions(
     int pieceBytes,
     int window,
     int threads,
+    int connections,
     int workers) {
 
   /** The largest piece that a peer may ask for. */
@@ -43,10 +46,14 @@ public record NetworkOptions(
   /** The most pieces of a prompt that a peer may ask for at once. */
   static final int MAX_WINDOW = 64;
 
+  private static final int MAX_CONNECTIONS = 64;
+
   /** With fewer processors, threads beside the connections' only take turns with them. */
   private static final int PROCESSORS_PER_WORKER = 4;
 
   private static final int MOST_WORKERS_UNASKED = 4;
+
+  private static final int LEAST_THREADS_UNASKED = 2;
 
   private static final Set<String> WILDCARDS = Set.of("0.0.0.0", "::", "[::]");
 
@@ -57,6 +64,7 @@ public record NetworkOptions(
     requireRange("pieceBytes", pieceBytes, 1, MAX_PIECE_BYTES);
     requireRange("window", window, 1, MAX_WINDOW);
     requireRange("threads", threads, 1, 1024);
+    requireRange("connections", connections, 1, MAX_CONNECTIONS);
     requireRange("workers", workers, 0, 1024);
     if (listen && advertisedHost == null && WILDCARDS.contains(host)) {
       throw new IllegalArgumentException(
@@ -110,7 +118,8 @@ public record NetworkOptions(
     private Duration connectTimeout = Duration.ofSeconds(5);
     private int pieceBytes = 1 << 20;
     private int window = 8;
-    private int threads = 2;
+    private Integer threads;
+    private int connections = 1;
     private int workers = defaultWorkers(Runtime.getRuntime().availableProcessors());
 
     private Builder() {}
@@ -184,6 +193,12 @@ public record NetworkOptions(
       return this;
     }
 
+    /** Default: 1. */
+    public Builder connections(int connections) {
+      this.connections = connections;
+      return this;
+    }
+
     /** Default: one for every four of the machine's processors, at most 4; so 0 with fewer. */
     public Builder workers(int workers) {
       this.workers = workers;
@@ -205,7 +220,8 @@ public record NetworkOptions(
           connectTimeout,
           pieceBytes,
           window,
-          threads,
+          threads != null ? threads : Math.max(LEAST_THREADS_UNASKED, connections),
+          connections,
           workers);
     }
   }

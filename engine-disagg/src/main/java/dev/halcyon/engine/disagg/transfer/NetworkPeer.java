@@ -8,6 +8,7 @@ import dev.halcyon.engine.transfer.KvProgress;
 import dev.halcyon.engine.transfer.KvSink;
 import io.netty.buffer.ByteBuf;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -16,8 +17,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Consumer;
 
 /**
- * The generation side's connection to one context side, shared by all transfers from there. It is
- * made for the first of them; once it is lost, the next transfer makes another.
+ * The generation side's connection to one context side, shared by all transfers from there, and
+ * those that are there for their pieces alone. They are made for the first of them; once one is
+ * lost, all are, and the next transfer makes others.
  */
 final class NetworkPeer {
 
@@ -32,6 +34,9 @@ final class NetworkPeer {
   private KvConnection connection;
 
   private KvTransferException gone;
+
+  /** Those for pieces alone, besides; never changed, but exchanged by whoever holds this. */
+  private volatile List<KvConnection> forPieces = List.of();
 
   /**
    * @param onGone called once, when no transfer may be added any more
@@ -80,6 +85,19 @@ final class NetworkPeer {
     waiting.forEach(transfer -> transfer.open(newConnection));
   }
 
+  /** The handshake of a connection for pieces is done. */
+  void readyForPieces(KvConnection newConnection) {
+    synchronized (this) {
+      if (gone == null) {
+        List<KvConnection> more = new ArrayList<>(forPieces);
+        more.add(newConnection);
+        forPieces = List.copyOf(more);
+        return;
+      }
+    }
+    newConnection.close();
+  }
+
   /** Takes no more transfers if there is none; returns whether that is so. */
   boolean retireIfIdle() {
     synchronized (this) {
@@ -89,7 +107,24 @@ final class NetworkPeer {
       gone = new KvTransferException(Reason.PEER_LOST, "The connection was idle and is closed");
     }
     onGone.accept(this);
+    closeAll();
     return true;
+  }
+
+  /** Closes the connections, where the one that was lost leaves others. */
+  private void closeAll() {
+    List<KvConnection> others;
+    KvConnection main;
+    synchronized (this) {
+      others = forPieces;
+      main = connection;
+    }
+    if (!others.isEmpty()) {
+      others.forEach(KvConnection::close);
+      if (main != null) {
+        main.close();
+      }
+    }
   }
 
   private static void sendEnd(KvConnection over, UUID id, KvTransferException why) {
@@ -109,6 +144,7 @@ final class NetworkPeer {
       transfers.remove(transfer.id);
       transfer.pull.failed(why);
     }
+    closeAll();
   }
 
   /** A frame that is not DATA came after the handshake. */
@@ -118,7 +154,7 @@ final class NetworkPeer {
       Transfer following = transfers.get(id);
       KvProgress progress = KvFrames.readProgress(frame);
       if (following != null) {
-        following.pull.computed(progress);
+        following.computed(progress);
       }
       return;
     }
@@ -157,6 +193,9 @@ final class NetworkPeer {
     private final KvPull pull;
     private volatile KvConnection opened;
 
+    /** Whether the context side knows whose it is, so that it may be asked over any connection. */
+    private volatile boolean known;
+
     Transfer(UUID id, KvSink sink) {
       this.id = id;
       this.sink = sink;
@@ -173,6 +212,11 @@ final class NetworkPeer {
         over.send(KvFrames.open(id, sink.firstToken(), sink.order(), sink.manifest()));
       }
       pull.start();
+    }
+
+    void computed(KvProgress progress) {
+      known = true;
+      pull.computed(progress);
     }
 
     /** Expects the piece no more before anything is done with it, so that it comes once. */
@@ -209,7 +253,13 @@ final class NetworkPeer {
 
     @Override
     public void request(int number, KvPiece piece) {
-      opened.send(KvFrames.read(id, number, piece));
+      over(number).send(KvFrames.read(id, number, piece));
+    }
+
+    private KvConnection over(int number) {
+      List<KvConnection> others = known ? forPieces : List.of();
+      int turn = number % (others.size() + 1);
+      return turn == 0 ? opened : others.get(turn - 1);
     }
 
     @Override

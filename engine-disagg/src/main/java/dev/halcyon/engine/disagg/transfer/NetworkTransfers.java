@@ -13,6 +13,7 @@ import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiConsumer;
+import java.util.function.Consumer;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -48,9 +49,29 @@ final class NetworkTransfers {
     return new ContextSession(offers, token, connection);
   }
 
-  /** The generation side of a new connection. */
-  KvSession use(NetworkPeer peer, KvConnection connection) {
-    return new GenerationSession(peer, token, connection);
+  /**
+   * The generation side of a new connection, for all transfers from a peer.
+   *
+   * @param afterwards run once its handshake is done
+   */
+  KvSession use(NetworkPeer peer, Runnable afterwards, KvConnection connection) {
+    Consumer<KvConnection> onReady =
+        ready -> {
+          peer.ready(ready);
+          afterwards.run();
+        };
+    return new GenerationSession(peer, onReady, peer::lost, token, connection);
+  }
+
+  /** The generation side of a new connection that is one more for pieces of these transfers. */
+  KvSession useForPieces(NetworkPeer peer, KvConnection connection) {
+    return new GenerationSession(
+        peer, peer::readyForPieces, NetworkTransfers::doWithout, token, connection);
+  }
+
+  /** Transfers have the connection that is there for all of them. */
+  static void doWithout(KvTransferException why) {
+    LOG.debug("One connection less for pieces: {}", why.getMessage());
   }
 
   /** How many prompts are on offer here, or on their way here. */

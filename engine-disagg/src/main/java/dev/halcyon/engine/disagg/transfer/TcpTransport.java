@@ -30,12 +30,14 @@ import io.netty.util.concurrent.DefaultThreadFactory;
 import io.netty.util.concurrent.GlobalEventExecutor;
 import java.net.InetSocketAddress;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import java.util.function.Function;
 
 /**
  * Between processes and machines, over TCP. The context side listens; the generation side connects
- * to where a descriptor says, once for all transfers from there, and asks for pieces layer by
- * layer. Every piece has a checksum. See {@link NetworkOptions} for the token and TLS: without TLS
- * whoever can listen on the network can read prompts' keys and values.
+ * to where a descriptor says, once for all transfers from there or with several connections, and
+ * asks for pieces layer by layer. Every piece has a checksum. See {@link NetworkOptions} for the
+ * token and TLS: without TLS whoever can listen on the network can read prompts' keys and values.
  */
 public final class TcpTransport implements KvTransport {
 
@@ -54,7 +56,10 @@ public final class TcpTransport implements KvTransport {
   private final EventLoopGroup group;
   private final PieceWorkers workers;
   private final TcpPieceMemory memory = new TcpPieceMemory();
-  private final ChannelGroup channels = new DefaultChannelGroup(GlobalEventExecutor.INSTANCE);
+
+  /** Once it is closed it closes what is still added: threads that end leave that open. */
+  private final ChannelGroup channels = new DefaultChannelGroup(GlobalEventExecutor.INSTANCE, true);
+
   private final NetworkTransfers transfers;
   private final Channel server;
 
@@ -156,6 +161,25 @@ public final class TcpTransport implements KvTransport {
   }
 
   private void connect(PeerAddress address, NetworkPeer peer) {
+    connect(
+        address,
+        connection -> transfers.use(peer, () -> connectForPieces(address, peer), connection),
+        peer::lost);
+  }
+
+  private void connectForPieces(PeerAddress address, NetworkPeer peer) {
+    for (int i = 1; i < options.connections(); i++) {
+      connect(
+          address,
+          connection -> transfers.useForPieces(peer, connection),
+          NetworkTransfers::doWithout);
+    }
+  }
+
+  private void connect(
+      PeerAddress address,
+      Function<KvConnection, KvSession> session,
+      Consumer<KvTransferException> onFailure) {
     long nanos = options.connectTimeout().toNanos();
     Bootstrap bootstrap =
         new Bootstrap()
@@ -173,12 +197,7 @@ public final class TcpTransport implements KvTransport {
                     channels.add(channel);
                     TcpConnection ours =
                         new TcpConnection(
-                            connection -> transfers.use(peer, connection),
-                            memory,
-                            workers,
-                            clientTls != null,
-                            nanos,
-                            MAX_FRAME_BYTES);
+                            session, memory, workers, clientTls != null, nanos, MAX_FRAME_BYTES);
                     if (clientTls != null) {
                       channel
                           .config()
@@ -205,7 +224,7 @@ public final class TcpTransport implements KvTransport {
         .addListener(
             (ChannelFuture connected) -> {
               if (!connected.isSuccess()) {
-                peer.lost(
+                onFailure.accept(
                     new KvTransferException(
                         Reason.PEER_LOST,
                         "Can't connect to "

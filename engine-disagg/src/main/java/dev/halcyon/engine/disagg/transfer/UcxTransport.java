@@ -82,7 +82,7 @@ public final class UcxTransport implements KvTransport {
   }
 
   private void connect(PeerAddress address, NetworkPeer peer) {
-    node.connect(address, connection -> transfers.use(peer, connection), peer::lost);
+    node.connect(address, connection -> transfers.use(peer, () -> {}, connection), peer::lost);
   }
 
   /**

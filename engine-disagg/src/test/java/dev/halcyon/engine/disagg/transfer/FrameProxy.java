@@ -20,7 +20,7 @@ final class FrameProxy implements AutoCloseable {
   private final ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
   private final Set<Socket> sockets = ConcurrentHashMap.newKeySet();
   private final ByteArrayOutputStream toServer = new ByteArrayOutputStream();
-  private volatile Function<byte[], List<byte[]>> transform = List::of;
+  private volatile Change change = (connection, frame) -> List.of(frame);
   private volatile int target;
 
   FrameProxy() throws IOException {}
@@ -34,9 +34,24 @@ final class FrameProxy implements AutoCloseable {
     start(this::accept);
   }
 
-  /** What becomes of each frame of the server's, its length left out; null cuts the connection. */
+  /** What becomes of frames of the server's. */
+  interface Change {
+
+    /**
+     * @param connection which one it came over, in the order they were made, from 0
+     * @param frame its length left out
+     * @return what goes on in its place; null cuts the connection
+     */
+    List<byte[]> apply(int connection, byte[] frame);
+  }
+
+  /** What becomes of each frame of the server's, whichever connection it came over. */
   void transform(Function<byte[], List<byte[]>> change) {
-    transform = change;
+    transformByConnection((connection, frame) -> change.apply(frame));
+  }
+
+  void transformByConnection(Change change) {
+    this.change = change;
   }
 
   /** All that clients sent. */
@@ -45,7 +60,8 @@ final class FrameProxy implements AutoCloseable {
   }
 
   private void accept() throws IOException {
-    while (true) {
+    for (int i = 0; ; i++) {
+      int connection = i;
       Socket client = listener.accept();
       Socket server = new Socket(InetAddress.getLoopbackAddress(), target);
       sockets.add(client);
@@ -54,7 +70,7 @@ final class FrameProxy implements AutoCloseable {
         close(); // accept may still return what came after the close
       }
       start(() -> upstream(client, server));
-      start(() -> downstream(client, server));
+      start(() -> downstream(connection, client, server));
     }
   }
 
@@ -73,14 +89,14 @@ final class FrameProxy implements AutoCloseable {
     }
   }
 
-  private void downstream(Socket client, Socket server) throws IOException {
+  private void downstream(int connection, Socket client, Socket server) throws IOException {
     try (client;
         server) {
       DataInputStream in = new DataInputStream(server.getInputStream());
       DataOutputStream out = new DataOutputStream(client.getOutputStream());
       while (true) {
         byte[] frame = in.readNBytes(in.readInt());
-        List<byte[]> sent = transform.apply(frame);
+        List<byte[]> sent = change.apply(connection, frame);
         if (sent == null) {
           return;
         }

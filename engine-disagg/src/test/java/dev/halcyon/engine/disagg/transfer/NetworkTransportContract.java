@@ -29,8 +29,13 @@ abstract class NetworkTransportContract extends KvTransportContract {
     return 0;
   }
 
+  /** One, as by default, unless a test for more says otherwise. */
+  int connections() {
+    return 1;
+  }
+
   final NetworkOptions.Builder options() {
-    return NetworkOptions.builder().workers(workers());
+    return NetworkOptions.builder().workers(workers()).connections(connections());
   }
 
   /** The buffers of pieces that a transport of this kind has in use. */

@@ -87,7 +87,7 @@ class TcpTransportTest extends NetworkTransportContract {
       assertThat(frame[0]).isEqualTo(KvFrames.REFUSE);
       assertThat(new String(frame, StandardCharsets.UTF_8))
           .contains("REFUSED")
-          .contains("protocol version differs: 3 where")
+          .contains("protocol version differs: 4 where")
           .contains("7 where it is to be");
       assertThat(in.read()).isEqualTo(-1);
     }
@@ -242,6 +242,10 @@ class TcpTransportTest extends NetworkTransportContract {
         .hasMessageStartingWith("port");
     assertThatThrownBy(() -> NetworkOptions.builder().window(0).build())
         .hasMessageStartingWith("window");
+    assertThatThrownBy(() -> NetworkOptions.builder().connections(0).build())
+        .hasMessageStartingWith("connections");
+    assertThatThrownBy(() -> NetworkOptions.builder().connections(65).build())
+        .hasMessageStartingWith("connections");
     assertThatThrownBy(() -> NetworkOptions.builder().workers(-1).build())
         .hasMessageStartingWith("workers");
     assertThatThrownBy(() -> NetworkOptions.builder().token("").build())
@@ -251,6 +255,15 @@ class TcpTransportTest extends NetworkTransportContract {
     NetworkOptions.builder().host("0.0.0.0").advertisedHost("prefill-0").build();
     assertThat(NetworkOptions.builder().token("secret").build().toString())
         .doesNotContain("secret");
+  }
+
+  @ParameterizedTest
+  @CsvSource({"1,2", "2,2", "3,3", "64,64"})
+  void threadsFollowTheConnections(int connections, int threads) {
+    assertThat(NetworkOptions.builder().connections(connections).build().threads())
+        .isEqualTo(threads);
+    assertThat(NetworkOptions.builder().threads(1).connections(connections).build().threads())
+        .isEqualTo(1);
   }
 
   @ParameterizedTest

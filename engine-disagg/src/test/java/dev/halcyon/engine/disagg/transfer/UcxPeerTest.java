@@ -37,7 +37,7 @@ class UcxPeerTest {
       byte[] refusal = client.session.frames.poll(10, TimeUnit.SECONDS);
       assertThat(refusal[0]).isEqualTo(KvFrames.REFUSE);
       assertThat(new String(refusal, StandardCharsets.US_ASCII))
-          .contains("protocol version differs: 3")
+          .contains("protocol version differs: 4")
           .contains("7 where it is to be continued");
     }
   }
