@@ -18,7 +18,7 @@ import java.util.Set;
  * @param connectTimeout how long a connection may take, its handshake included
  * @param pieceBytes the size of the pieces that are fetched
  * @param window how many pieces of a prompt may be on their way at once
- * @param threads threads for connections, of TCP
+ * @param threads threads for connections, of TCP, each of which has one of them
  * @param connections how many are made to another transport to fetch from it, of TCP: a prompt's
  *     pieces are asked for over all of them
  * @param workers threads for what is to be done with pieces beside sending and receiving them:
@@ -48,10 +48,10 @@ public record NetworkOptions(
 
   private static final int MAX_CONNECTIONS = 64;
 
-  /** With fewer processors, threads beside the connections' only take turns with them. */
-  private static final int PROCESSORS_PER_WORKER = 4;
+  /** With fewer processors, threads only take turns. */
+  private static final int PROCESSORS_PER_THREAD = 4;
 
-  private static final int MOST_WORKERS_UNASKED = 4;
+  private static final int MOST_THREADS_UNASKED = 4;
 
   private static final int LEAST_THREADS_UNASKED = 2;
 
@@ -90,7 +90,12 @@ public record NetworkOptions(
 
   /** How many workers there are by default. */
   static int defaultWorkers(int processors) {
-    return Math.min(MOST_WORKERS_UNASKED, processors / PROCESSORS_PER_WORKER);
+    return Math.min(MOST_THREADS_UNASKED, processors / PROCESSORS_PER_THREAD);
+  }
+
+  /** How many connections are made by default: as many as there are workers, but one at least. */
+  static int defaultConnections(int processors) {
+    return Math.max(1, defaultWorkers(processors));
   }
 
   public static Builder builder() {
@@ -119,7 +124,7 @@ public record NetworkOptions(
     private int pieceBytes = 1 << 20;
     private int window = 8;
     private Integer threads;
-    private int connections = 1;
+    private int connections = defaultConnections(Runtime.getRuntime().availableProcessors());
     private int workers = defaultWorkers(Runtime.getRuntime().availableProcessors());
 
     private Builder() {}
@@ -187,13 +192,13 @@ public record NetworkOptions(
       return this;
     }
 
-    /** Default: 2. */
+    /** Default: as many as connections, at least 2. */
     public Builder threads(int threads) {
       this.threads = threads;
       return this;
     }
 
-    /** Default: 1. */
+    /** Default: one for every four of the machine's processors, at least 1 and at most 4. */
     public Builder connections(int connections) {
       this.connections = connections;
       return this;

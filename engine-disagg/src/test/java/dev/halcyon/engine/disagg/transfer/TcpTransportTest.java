@@ -267,9 +267,10 @@ class TcpTransportTest extends NetworkTransportContract {
   }
 
   @ParameterizedTest
-  @CsvSource({"1,0", "2,0", "3,0", "4,1", "8,2", "16,4", "64,4"})
-  void workersFollowTheProcessors(int processors, int workers) {
+  @CsvSource({"1,0,1", "2,0,1", "3,0,1", "4,1,1", "8,2,2", "16,4,4", "64,4,4"})
+  void workersAndConnectionsFollowTheProcessors(int processors, int workers, int connections) {
     assertThat(NetworkOptions.defaultWorkers(processors)).isEqualTo(workers);
+    assertThat(NetworkOptions.defaultConnections(processors)).isEqualTo(connections);
   }
 
   final TcpTransport behind(FrameProxy proxy) throws IOException {
