@@ -3,7 +3,6 @@ package dev.halcyon.engine.cuda;
 import dev.halcyon.engine.logits.PromptLogprobs;
 import dev.halcyon.engine.logits.TileReduction;
 import java.nio.ByteBuffer;
-import java.util.Arrays;
 
 /**
  * Rows of logits to prompt logprobs by tiles of the vocabulary, and bounds of single logits;
@@ -13,7 +12,8 @@ import java.util.Arrays;
  * <p>The host sets entries while the device works on what comes next, or when they are awaited.
  *
  * <p>Scratch on the device: some 250 bytes for a row, and its result of 32 bytes and 8 for each of
- * its top tokens.
+ * its top tokens. Behind the results lie the number of rows whose entries can't be set, so that the
+ * host looks at none to learn that there are no such rows, and then the targets.
  */
 final class TileOp implements AutoCloseable {
 
@@ -103,10 +103,10 @@ final class TileOp implements AutoCloseable {
    */
   Reduction begin(int rows, int cols, PromptLogprobs out, int firstEntry, long bounds) {
     int resultBytes = RowReduction.resultBytes(out.topK());
-    long states = scratch.atLeast((long) rows * (STATE_BYTES + resultBytes + Integer.BYTES));
+    long states =
+        scratch.atLeast((long) rows * (STATE_BYTES + resultBytes + Integer.BYTES) + Integer.BYTES);
     long results = states + (long) rows * STATE_BYTES;
-    long targets = results + (long) rows * resultBytes;
-    return new Reduction(rows, cols, out, firstEntry, targets, bounds, states, results);
+    return new Reduction(rows, cols, out, firstEntry, bounds, states, results);
   }
 
   /** Some rows' reduction; addresses are on the device. */
@@ -116,10 +116,11 @@ final class TileOp implements AutoCloseable {
     private final int cols;
     private final PromptLogprobs out;
     private final int firstEntry;
-    private final long targets;
     private final long bounds;
     private final long states;
     private final long results;
+    private final int resultBytes;
+    private final int allResultBytes;
     private int done;
 
     private Reduction(
@@ -127,7 +128,6 @@ final class TileOp implements AutoCloseable {
         int cols,
         PromptLogprobs out,
         int firstEntry,
-        long targets,
         long bounds,
         long states,
         long results) {
@@ -135,10 +135,11 @@ final class TileOp implements AutoCloseable {
       this.cols = cols;
       this.out = out;
       this.firstEntry = firstEntry;
-      this.targets = targets;
       this.bounds = bounds;
       this.states = states;
       this.results = results;
+      this.resultBytes = RowReduction.resultBytes(out.topK());
+      this.allResultBytes = Math.multiplyExact(rows, resultBytes);
     }
 
     int rows() {
@@ -158,20 +159,23 @@ final class TileOp implements AutoCloseable {
      * @param logits the address of [rows, columns]
      */
     void reduce(long logits, int firstColumn, int columns) {
+      long outside = results + allResultBytes;
       if (done == 0) {
-        int[] ids = new int[rows];
-        Arrays.setAll(ids, row -> Math.max(-1, out.target(firstEntry + row)));
-        uploads.to(targets).ints(ids, 0, rows).end();
+        int[] ids = new int[1 + rows];
+        for (int row = 0; row < rows; row++) {
+          ids[1 + row] = Math.max(-1, out.target(firstEntry + row));
+        }
+        uploads.to(outside).ints(ids, 0, ids.length).end();
       }
       int end = firstColumn + columns;
       launch
           .of(reduce)
           .i64(logits)
-          .i64(targets)
+          .i64(outside)
           .i64(bounds)
           .i64(states)
           .i64(results)
-          .i32(RowReduction.resultBytes(out.topK()))
+          .i32(resultBytes)
           .i32(columns)
           .i32(firstColumn)
           .i32(done - firstColumn)
@@ -189,19 +193,16 @@ final class TileOp implements AutoCloseable {
       }
       // While the device works.
       await();
-      int resultBytes = RowReduction.resultBytes(out.topK());
-      int bytes = Math.multiplyExact(rows, resultBytes);
-      ByteBuffer read = blocks[turn].download(results, bytes);
+      ByteBuffer read = blocks[turn].download(results, allResultBytes + Integer.BYTES);
       turn ^= 1;
       waiting = new Waiting(read, rows, out, firstEntry);
-      int[] outside = new int[rows];
-      int count = 0;
-      for (int row = 0; row < rows; row++) {
+      int[] outside = new int[read.getInt(allResultBytes)];
+      for (int row = 0, found = 0; found < outside.length; row++) {
         if (RowResult.status(read, row * resultBytes) == OUTSIDE) {
-          outside[count++] = row;
+          outside[found++] = row;
         }
       }
-      return Arrays.copyOf(outside, count);
+      return outside;
     }
   }
 

@@ -19,7 +19,10 @@ public interface DeviceBuffer extends AutoCloseable {
    */
   DeviceBuffer slice(long offset, long bytes);
 
-  /** Returns the memory to its {@link DeviceMemory}. */
+  /**
+   * Returns the memory to its {@link DeviceMemory}. Operations that the device's owner called
+   * before are not disturbed: it need not wait for them.
+   */
   @Override
   void close();
 }

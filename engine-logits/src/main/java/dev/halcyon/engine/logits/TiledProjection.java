@@ -59,9 +59,9 @@ final class TiledProjection implements AutoCloseable {
     int count = Math.min(rows, mostRows());
     int columns = columns(count, bytes);
     while (columns >= leastColumns && columns < head.vocabSize()) {
-      try (DeviceBuffer tile = allocate(count, columns)) {
+      try {
         DeviceBuffer copy = count == rows ? last : null;
-        return project(target, hidden, count, columns, tile, copy) ? count : 0;
+        return project(target, hidden, count, columns, copy) ? count : 0;
       } catch (OutOfDeviceMemoryException e) {
         LOG.debug("No room for tiles of {} x {}: {}", count, columns, e.getMessage());
         columns = columns(count, (long) count * columns * head.outputType().bytes() / 2);
@@ -131,22 +131,47 @@ final class TiledProjection implements AutoCloseable {
    * @return false if the device takes whole rows only
    */
   private boolean project(
+      ContextLogits target, DeviceBuffer hidden, int rows, int columns, DeviceBuffer last) {
+    TileReduction reduction =
+        device.reduceTiles(
+            head.outputType(),
+            rows,
+            head.vocabSize(),
+            target.logprobs(),
+            target.scored(),
+            bounds(rows));
+    if (reduction == null) {
+      return false;
+    }
+    boolean ends = target.scored() + rows == target.promptLength();
+    // Given back before the wait, as operations called later may have it.
+    try (DeviceBuffer tile = allocate(rows, columns)) {
+      reduce(target, hidden, rows, columns, tile, last, reduction);
+    }
+    for (int row : reduction.finish()) {
+      reduceWhole(target, hidden, row);
+    }
+    target.acceptReduced(rows, ends ? lastRow.end() : null);
+    return true;
+  }
+
+  /**
+   * Calls for all that a reduction takes, and waits for nothing.
+   *
+   * @param last gets a copy of the last row; null if nobody wants it
+   */
+  private void reduce(
       ContextLogits target,
       DeviceBuffer hidden,
       int rows,
       int columns,
       DeviceBuffer tile,
-      DeviceBuffer last) {
+      DeviceBuffer last,
+      TileReduction reduction) {
     PromptLogprobs out = target.logprobs();
-    DeviceBuffer bounds = bounds(rows);
     int first = target.scored();
-    int vocabSize = head.vocabSize();
-    TileReduction reduction =
-        device.reduceTiles(head.outputType(), rows, vocabSize, out, first, bounds);
-    if (reduction == null) {
-      return false;
-    }
     boolean ends = first + rows == target.promptLength();
+    int vocabSize = head.vocabSize();
     int done = 0;
     while (done < vocabSize) {
       int column = Math.min(done, vocabSize - columns);
@@ -155,7 +180,7 @@ final class TiledProjection implements AutoCloseable {
         // Behind the first product, so that the device has begun by then.
         int[] targets = new int[rows];
         Arrays.setAll(targets, row -> out.target(first + row));
-        head.tiled().bound(hidden, rows, targets, bounds);
+        head.tiled().bound(hidden, rows, targets, bounds(rows));
         if (ends) {
           lastRow.begin();
         }
@@ -166,11 +191,6 @@ final class TiledProjection implements AutoCloseable {
       reduction.reduce(tile, column, columns);
       done = column + columns;
     }
-    for (int row : reduction.finish()) {
-      reduceWhole(target, hidden, row);
-    }
-    target.acceptReduced(rows, ends ? lastRow.end() : null);
-    return true;
   }
 
   /**

@@ -239,6 +239,9 @@ final class FakeDevice implements LogitsDevice {
     private final int cols;
     private int done;
 
+    /** What was held at the last tile, but for itself. */
+    private long heldBeside;
+
     Tiles(
         LogitsType type,
         int rows,
@@ -261,6 +264,7 @@ final class FakeDevice implements LogitsDevice {
       }
       int skip = done - firstColumn;
       done = firstColumn + columns;
+      heldBeside = memory.used() - logits.bytes();
       enqueue(
           () ->
               FakeMemory.use(
@@ -281,6 +285,7 @@ final class FakeDevice implements LogitsDevice {
       if (done != cols) {
         throw new IllegalStateException(done + " of " + cols);
       }
+      log.add("wait " + (memory.used() - heldBeside));
       List<Integer> outside = new ArrayList<>();
       enqueue(
           () ->

@@ -80,6 +80,16 @@ class TiledProjectionTest {
     }
   }
 
+  /** Nothing is held for a tile while the device works on what was called for it. */
+  @Test
+  void tilesAreGivenBackBeforeTheWait() {
+    try (Rig rig = Rig.byTiles(LogitsType.BF16, VOCAB, 2L * 128 * 50, 0);
+        Request request = new Request(rig, rig.prompt(1, LENGTH), LENGTH)) {
+      request.runAndCheck(false, 2);
+      assertThat(rig.device.counts("wait")).containsExactly(0, 0);
+    }
+  }
+
   @Test
   void withoutRoomForTheLastRowOfTheCallerItIsKeptApart() {
     try (Rig rig = Rig.byTiles(LogitsType.BF16, VOCAB, TILE, 0);

@@ -45,7 +45,7 @@ static_assert(sizeof(State) == 248, "as TileReductionOp has it");
 
 struct Tile {
   u64 logits;   // [rows, columns], written to where skip is not 0
-  u64 targets;  // [rows], -1 for none
+  u64 outside;  // how many rows are found to be OUTSIDE, 0 at first; [rows] targets, -1 for none
   u64 bounds;   // [2, rows]
   u64 states;   // [rows]
   u64 results;
@@ -443,7 +443,8 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4)
   Act* logits = reinterpret_cast<Act*>(tile.logits) + i64(index) * tile.columns;
   State* state = reinterpret_cast<State*>(tile.states) + index;
   Result* result = reinterpret_cast<Result*>(tile.results + u64(index) * tile.resultBytes);
-  int target = reinterpret_cast<const int*>(tile.targets)[index];
+  int* outside = reinterpret_cast<int*>(tile.outside);
+  int target = outside[1 + index];
   const u16* bits = reinterpret_cast<const u16*>(tile.bounds);
   for (int i = threadIdx.x; i < tile.skip; i += TILE_THREADS) {
     logits[i] = fromFloat<Act>(-infinity());
@@ -471,6 +472,9 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4)
     if (tile.isLast != 0) {
       int before = countOf(*state, target);
       *result = Result{state->sum, state->max, state->logit, before, -1, state->known, 0};
+      if (state->known == OUTSIDE) {
+        atomicAdd(outside, 1);
+      }
     }
   }
   if (tile.top > 0) {
