@@ -2,6 +2,7 @@ package dev.halcyon.engine.executor;
 
 import dev.halcyon.engine.DisaggParams;
 import dev.halcyon.engine.DisaggRequestType;
+import dev.halcyon.engine.GenerationDelta;
 import dev.halcyon.engine.GenerationOutput;
 import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.KvDescriptor;
@@ -151,6 +152,14 @@ final class ActiveRequest {
 
   List<SequenceOutput> outputs() {
     return outputs;
+  }
+
+  /** Streams what an output has gained since. */
+  void handOut(SequenceOutput output) {
+    GenerationDelta delta = output.takeDelta(context);
+    if (delta != null) {
+      handle.publish(delta);
+    }
   }
 
   /** Whether rows of the prompt are wanted. */

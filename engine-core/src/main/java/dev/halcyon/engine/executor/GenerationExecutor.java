@@ -1,6 +1,5 @@
 package dev.halcyon.engine.executor;
 
-import dev.halcyon.engine.CapacityPolicy;
 import dev.halcyon.engine.CloseMode;
 import dev.halcyon.engine.DisaggParams;
 import dev.halcyon.engine.EngineClosedException;
@@ -8,28 +7,20 @@ import dev.halcyon.engine.EngineException;
 import dev.halcyon.engine.EngineFailedException;
 import dev.halcyon.engine.EngineMetrics;
 import dev.halcyon.engine.FinishReason;
-import dev.halcyon.engine.GenerationDelta;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
-import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.IncompleteContextLogitsException;
-import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.RequestOutOfMemoryException;
-import dev.halcyon.engine.RequestTooLargeException;
 import dev.halcyon.engine.executor.ActiveRequest.RequestSpec;
 import dev.halcyon.engine.executor.ModelRunner.ChunkResult;
 import dev.halcyon.engine.executor.StepPlan.Chunk;
 import dev.halcyon.engine.executor.SubmissionQueue.Supply;
 import dev.halcyon.engine.kvcache.BlockTable;
-import dev.halcyon.engine.kvcache.KvCacheManager;
 import dev.halcyon.engine.logits.OutOfDeviceMemoryException;
-import dev.halcyon.engine.sampling.SampledToken;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
@@ -49,14 +40,11 @@ public final class GenerationExecutor implements AutoCloseable {
   private final SubmissionQueue queue;
   private final Scheduler scheduler;
   private final MetricsRecorder metrics;
-  private final BlockBudget budget;
+  private final RequestLimits limits;
   private final KvTransfers transfers;
   private final AtomicLong nextId = new AtomicLong(1);
-  private final Map<RequestHandle, ActiveRequest> active = new LinkedHashMap<>();
-
-  /** What callers are told once the metrics show it. */
-  private final List<Runnable> notices = new ArrayList<>();
-
+  private final ActiveRequests active;
+  private final TokenIntake intake;
   private final Thread thread;
   private volatile boolean closing;
 
@@ -68,12 +56,14 @@ public final class GenerationExecutor implements AutoCloseable {
     this.parts = parts;
     this.queue = new SubmissionQueue(options.maxQueuedRequests(), options.queueFullPolicy());
     this.scheduler = new Scheduler(options, parts.kvManager());
-    this.budget = new BlockBudget(parts.kvManager());
+    this.limits = new RequestLimits(options, parts.kvManager());
     this.transfers =
         new KvTransfers(parts.transfers(), parts.kvManager(), queue::wake, scheduler::blocksFreed);
     this.metrics =
         new MetricsRecorder(
             parts.kvManager(), scheduler, transfers, parts.deviceMemory(), parts.hostMemoryUsed());
+    this.active = new ActiveRequests(queue, scheduler, transfers, metrics);
+    this.intake = new TokenIntake(scheduler, transfers, active);
     this.thread = new Thread(this::run, "halcyon-executor");
     this.thread.setDaemon(true);
     queue.ownedBy(thread);
@@ -95,7 +85,7 @@ public final class GenerationExecutor implements AutoCloseable {
    */
   public GenerationHandle submit(GenerationRequest request, int[] promptIds) {
     RequestSpec spec = parts.requests().spec(request, promptIds);
-    refuseOversized(spec);
+    limits.require(spec);
     queue.acquirePlace();
     try {
       RequestHandle handle =
@@ -170,35 +160,6 @@ public final class GenerationExecutor implements AutoCloseable {
     }
   }
 
-  private void refuseOversized(RequestSpec spec) {
-    int samples = spec.params().n();
-    if (samples > options.maxBatchSize()) {
-      throw new RequestTooLargeException(
-          "n = " + samples + " samples exceed maxBatchSize " + options.maxBatchSize());
-    }
-    int promptLength = spec.prompt().length;
-    if (!options.chunkedPrefill() && promptLength > options.maxBatchTokens()) {
-      throw new RequestTooLargeException(
-          String.format(
-              "A prompt of %d tokens exceeds maxBatchTokens %d, and chunkedPrefill is off",
-              promptLength, options.maxBatchTokens()));
-    }
-    // Without a guarantee samples are paused one by one, so that each needs to fit alone.
-    boolean guaranteed = options.capacityPolicy() == CapacityPolicy.GUARANTEED_NO_EVICT;
-    long blocks =
-        spec.split().contextOnly()
-            ? parts.kvManager().blocksFor(promptLength)
-            : budget.worstCase(promptLength, spec.maxTokens(), guaranteed ? samples : 1);
-    KvCacheManager kv = parts.kvManager();
-    if (blocks > kv.totalBlocks()) {
-      throw new RequestTooLargeException(
-          String.format(
-              "The request may need %d KV blocks of %d tokens, and the cache has %d;"
-                  + " ask for fewer tokens or samples, or give the engine a larger cache",
-              blocks, kv.blockSize(), kv.totalBlocks()));
-    }
-  }
-
   private void run() {
     Throwable failure = null;
     try {
@@ -215,11 +176,11 @@ public final class GenerationExecutor implements AutoCloseable {
       takeHandedOver();
       transfers.serve();
       long now = System.nanoTime();
-      long soonest = Math.min(reapTimeouts(now), transfers.reap(now));
+      long soonest = Math.min(active.reapTimeouts(now), transfers.reap(now));
       endTransfers(now);
-      if (!notices.isEmpty()) {
+      if (active.hasNotices()) {
         metrics.publish();
-        tellCallers();
+        active.tellCallers();
       }
       if (mayEnd()) {
         return;
@@ -254,7 +215,7 @@ public final class GenerationExecutor implements AutoCloseable {
 
   private void takeSubmissions() {
     for (ActiveRequest request = queue.poll(); request != null; request = queue.poll()) {
-      active.put(request.handle(), request);
+      active.add(request);
       scheduler.add(request);
     }
   }
@@ -271,7 +232,7 @@ public final class GenerationExecutor implements AutoCloseable {
     for (RequestHandle handle : cancelled) {
       ActiveRequest request = active.get(handle);
       if (request != null) {
-        endEarly(request, FinishReason.CANCELLED);
+        active.endEarly(request, FinishReason.CANCELLED);
       } else {
         transfers.unpin(handle);
       }
@@ -284,50 +245,15 @@ public final class GenerationExecutor implements AutoCloseable {
       return;
     }
     if (supply.error() != null) {
-      fail(request, supply.error());
+      active.fail(request, supply.error());
       return;
     }
     request.supply(supply.part());
     if (!request.endsByFirstTokens()) {
       transfers.firstTokensCame(request);
     } else if (!request.needsTransfer()) {
-      endByFirstTokens(request, System.nanoTime());
+      intake.endByFirstTokens(request, System.nanoTime());
     }
-  }
-
-  /**
-   * Ends a request of which nothing is left to do. It has begun to fetch its prompt, so that the
-   * other side hears that nobody wants it.
-   */
-  private void endByFirstTokens(ActiveRequest request, long now) {
-    try {
-      if (appendFirstTokens(request, request.split().firstTokens(), now)) {
-        throw new IllegalArgumentException(
-            "kvDescriptor is missing in what firstTokens gave, but they end not every output");
-      }
-      request.outputs().forEach(output -> handOut(request, output));
-      endIfFinished(request, now);
-    } catch (IllegalArgumentException e) {
-      fail(request, e);
-    }
-  }
-
-  /** Ends requests whose time is up; returns the nanoseconds until the next one. */
-  private long reapTimeouts(long now) {
-    long soonest = Long.MAX_VALUE;
-    List<ActiveRequest> late = new ArrayList<>();
-    for (ActiveRequest request : active.values()) {
-      if (request.hasTimeout()) {
-        long left = request.nanosLeft(now);
-        if (left <= 0) {
-          late.add(request);
-        } else {
-          soonest = Math.min(soonest, left);
-        }
-      }
-    }
-    late.forEach(request -> endEarly(request, FinishReason.TIMEOUT));
-    return soonest;
   }
 
   /**
@@ -338,17 +264,17 @@ public final class GenerationExecutor implements AutoCloseable {
     for (ReceivedPrompts.Ended ended : transfers.takeEnded()) {
       ActiveRequest request = ended.request();
       if (ended.error() != null) {
-        fail(request, ended.error());
+        active.fail(request, ended.error());
         continue;
       }
       Sequence sequence = request.sequences().get(0);
       scheduler.received(sequence);
-      accept(request, sequence, request.split().firstTokens(), now);
+      intake.accept(request, sequence, request.split().firstTokens(), now);
     }
     for (ComputingPrompts.Lost lost : transfers.takeLost()) {
       ActiveRequest request = active.get(lost.handle());
       if (request != null) {
-        fail(request, lost.error());
+        active.fail(request, lost.error());
       }
     }
   }
@@ -364,7 +290,7 @@ public final class GenerationExecutor implements AutoCloseable {
       }
       transfers.receive(sequence, start);
       if (sequence.request().endsByFirstTokens()) {
-        endByFirstTokens(sequence.request(), start);
+        intake.endByFirstTokens(sequence.request(), start);
       }
     }
     if (plan.isEmpty()) {
@@ -396,13 +322,8 @@ public final class GenerationExecutor implements AutoCloseable {
     }
     int sampled = update(results);
     metrics.step(sampled, System.nanoTime() - start);
-    tellCallers();
+    active.tellCallers();
     return true;
-  }
-
-  private void tellCallers() {
-    notices.forEach(Runnable::run);
-    notices.clear();
   }
 
   private void markScheduled(StepPlan plan, long now) {
@@ -426,7 +347,7 @@ public final class GenerationExecutor implements AutoCloseable {
         chunk.requireContextRows();
       } catch (RequestOutOfMemoryException | IncompleteContextLogitsException e) {
         plan.remove(chunk.sequence());
-        fail(request, e);
+        active.fail(request, e);
       }
     }
   }
@@ -440,7 +361,7 @@ public final class GenerationExecutor implements AutoCloseable {
           request.handle().offer(request.early(transfers.offer(chunk.sequence())));
         } catch (KvTransferException e) {
           plan.remove(chunk.sequence());
-          fail(request, e);
+          active.fail(request, e);
         }
       }
     }
@@ -454,7 +375,7 @@ public final class GenerationExecutor implements AutoCloseable {
     List<ActiveRequest> failed =
         plan.chunks().stream().map(chunk -> chunk.sequence().request()).distinct().toList();
     for (ActiveRequest request : failed) {
-      fail(
+      active.fail(
           request,
           new RequestOutOfMemoryException(
               "Memory ran out while the request ran: " + error.getMessage(), error));
@@ -473,177 +394,15 @@ public final class GenerationExecutor implements AutoCloseable {
       Sequence sequence = result.chunk().sequence();
       ActiveRequest request = sequence.request();
       if (result.error() != null) {
-        fail(request, result.error());
+        active.fail(request, result.error());
       }
       if (request.ended() || result.tokens().isEmpty()) {
         continue;
       }
       sampled += result.tokens().size();
-      accept(request, sequence, result.tokens(), now);
+      intake.accept(request, sequence, result.tokens(), now);
     }
     return sampled;
-  }
-
-  private void accept(
-      ActiveRequest request, Sequence sequence, List<SampledToken> tokens, long now) {
-    for (SampledToken token : tokens) {
-      if (token.error() != null) {
-        fail(request, token.error());
-        return;
-      }
-    }
-    try {
-      List<Sequence> targets = List.of(sequence);
-      if (request.context() != null && !request.context().finished()) {
-        request.context().finish(tokens.get(0).tokenId());
-      }
-      if (request.spec().split().contextOnly()) {
-        handOver(request, sequence, tokens, now);
-        return;
-      }
-      if (!request.forked()) {
-        scheduler.fork(request);
-        targets = List.copyOf(request.sequences());
-      }
-      for (int i = 0; i < targets.size(); i++) {
-        request.markToken(now);
-        acceptToken(request, targets.get(i), tokens.get(i));
-      }
-    } catch (OutOfMemoryError e) {
-      fail(request, new RequestOutOfMemoryException("Memory for the request's output ran out", e));
-      return;
-    } catch (KvTransferException e) {
-      fail(request, e);
-      return;
-    }
-    endIfFinished(request, now);
-  }
-
-  /**
-   * Ends a context-only request with its first tokens, and keeps its prompt for the engine that
-   * goes on, unless they end all of its outputs.
-   */
-  private void handOver(
-      ActiveRequest request, Sequence sequence, List<SampledToken> tokens, long now) {
-    boolean goesOn = appendFirstTokens(request, tokens, now);
-    try {
-      if (request.split().offersEarly()) {
-        // Kept in any case: who fetches it already does not know yet that nothing is left to do.
-        KvDescriptor descriptor = transfers.settle(sequence, now);
-        request.continueElsewhere(tokens, goesOn ? descriptor : null);
-      } else if (goesOn) {
-        request.continueElsewhere(tokens, transfers.pin(request, sequence.table(), now));
-      }
-      request.outputs().forEach(output -> handOut(request, output));
-      endIfFinished(request, now);
-    } catch (RuntimeException | OutOfMemoryError e) {
-      transfers.unpin(request.handle());
-      throw e;
-    }
-  }
-
-  /** Adds each output's first token; returns whether any goes on elsewhere. */
-  private static boolean appendFirstTokens(
-      ActiveRequest request, List<SampledToken> tokens, long now) {
-    boolean goesOn = false;
-    for (int i = 0; i < tokens.size(); i++) {
-      SequenceOutput output = request.output(i);
-      request.markToken(now);
-      append(request.spec(), output, tokens.get(i), 1);
-      if (!output.finished()) {
-        output.suspend();
-        goesOn = true;
-      }
-    }
-    return goesOn;
-  }
-
-  /** Adds a token to an output, which may end it. */
-  private static void append(
-      RequestSpec spec, SequenceOutput output, SampledToken token, int generated) {
-    output.append(token, spec.stopIds().contains(token.tokenId()));
-    if (!output.finished() && generated >= spec.maxTokens()) {
-      output.finish(FinishReason.LENGTH);
-    }
-  }
-
-  private void acceptToken(ActiveRequest request, Sequence sequence, SampledToken token) {
-    SequenceOutput output = sequence.output();
-    sequence.append(token.tokenId());
-    append(request.spec(), output, token, sequence.generated());
-    if (output.finished()) {
-      scheduler.remove(sequence);
-    }
-    handOut(request, output);
-  }
-
-  private void handOut(ActiveRequest request, SequenceOutput output) {
-    GenerationDelta delta = output.takeDelta(request.context());
-    if (delta != null) {
-      request.handle().publish(delta);
-    }
-  }
-
-  private void endIfFinished(ActiveRequest request, long now) {
-    if (request.outputs().stream().allMatch(SequenceOutput::finished)) {
-      request.outputs().forEach(output -> metrics.finished(output.finishReason()));
-      forget(request);
-      if (request.context() != null && !request.context().finished()) {
-        request.releaseContext();
-      }
-      GenerationResult result = request.result(now);
-      notices.add(() -> request.handle().complete(result));
-    }
-  }
-
-  /** Ends a request where it is, with what it has; its blocks come back now. */
-  private void endEarly(ActiveRequest request, FinishReason reason) {
-    if (reason == FinishReason.CANCELLED) {
-      request.releaseContext();
-    }
-    for (SequenceOutput output : request.outputs()) {
-      if (!output.finished()) {
-        output.finish(reason);
-        handOut(request, output);
-      }
-    }
-    endIfFinished(request, System.nanoTime());
-  }
-
-  private void fail(ActiveRequest request, Throwable error) {
-    if (!request.ended()) {
-      request.outputs().forEach(output -> metrics.finished(FinishReason.ERROR));
-      transfers.withdraw(
-          request.handle(),
-          new KvTransferException(
-              Reason.CANCELLED, "The prompt was not computed: " + error.getMessage(), error));
-      forget(request);
-      request.releaseContext();
-      notices.add(() -> request.handle().fail(error));
-    }
-  }
-
-  private void forget(ActiveRequest request) {
-    transfers.drop(request);
-    transfers.withdraw(
-        request.handle(),
-        new KvTransferException(
-            Reason.CANCELLED, "The request ended before its prompt was computed"));
-    request.sequences().forEach(scheduler::remove);
-    if (request.markScheduled(System.nanoTime(), 0)) {
-      queue.releasePlace();
-    }
-    request.markEnded();
-    active.remove(request.handle());
-  }
-
-  /** Where a device is lost freeing may fail too, which must keep nobody from being told. */
-  private static void release(ActiveRequest request) {
-    try {
-      request.releaseContext();
-    } catch (RuntimeException e) {
-      LOG.debug("Freeing what a request held failed", e);
-    }
   }
 
   /** Ends whatever is left, then frees the parts. Runs on the executor's thread, once. */
@@ -654,17 +413,11 @@ public final class GenerationExecutor implements AutoCloseable {
             : new EngineFailedException("The engine failed: " + failure.getMessage(), failure);
     queue.close(reason);
     for (ActiveRequest request = queue.poll(); request != null; request = queue.poll()) {
-      active.put(request.handle(), request);
+      active.add(request);
     }
-    for (ActiveRequest request : List.copyOf(active.values())) {
-      request.markEnded();
-      release(request);
-      request.outputs().forEach(output -> metrics.finished(FinishReason.ERROR));
-      request.handle().fail(reason);
-    }
-    active.clear();
+    active.abandon(reason);
     transfers.close(new KvTransferException(Reason.CLOSED, reason.getMessage(), reason));
-    tellCallers();
+    active.tellCallers();
     try {
       parts.onEnd().run();
     } catch (RuntimeException e) {
