@@ -118,8 +118,7 @@ public final class ServeCommand implements Callable<Integer> {
     @Option(
         names = "--max-in-flight-logits-bytes",
         paramLabel = "N",
-        description =
-            "The same of all requests together. Default: a sixteenth of the heap's limit.")
+        description = "The same of all requests together. Default: an eighth of the heap's limit.")
     private Long inFlightLogitsBytes;
 
     @Option(

@@ -63,10 +63,10 @@ public final class LogitsCodec {
     this.json = new WireJson(base64Length(maxBytes) + 256L * MAX_TENSORS);
   }
 
-  /** A tensor as a JSON object. */
+  /** A tensor as a JSON object. Its data becomes base64 when that is written, not before. */
   public ObjectNode toJson(LogitsTensor tensor) {
     ObjectNode object = WireJson.object();
-    object.put("data", Base64.getEncoder().encodeToString(tensor.raw()));
+    object.set("data", new TensorData(tensor));
     ArrayNode shape = object.putArray("shape");
     for (int size : tensor.shape()) {
       shape.add(size);

@@ -20,8 +20,8 @@ import java.util.Objects;
  * @param maxLogitsBytes bytes, as float32, of the logits that a request may ask for. Default: 64
  *     MiB
  * @param maxInFlightLogitsBytes the same of all requests together, until their answers have been
- *     sent. An answer takes up to ten times its logits' bytes of the heap while it is written.
- *     Default: a sixteenth of the heap's limit
+ *     sent. An answer takes up to five times its logits' bytes of the heap while it is written.
+ *     Default: an eighth of the heap's limit
  * @param split the part that the server has in split requests. Default: null, none
  * @param requestTimeout how long a request may run. Default: 10 minutes
  */
@@ -72,7 +72,7 @@ public record HttpOptions(
     private int maxPrompts = 128;
     private int maxLogprobs = 20;
     private int maxLogitsBytes = 64 << 20;
-    private long maxInFlightLogitsBytes = Runtime.getRuntime().maxMemory() / 16;
+    private long maxInFlightLogitsBytes = Runtime.getRuntime().maxMemory() / 8;
     private SplitOptions split;
     private Duration requestTimeout = Duration.ofMinutes(10);
 
