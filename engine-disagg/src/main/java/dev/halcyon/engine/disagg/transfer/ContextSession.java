@@ -24,6 +24,7 @@ final class ContextSession implements KvSession {
     REFUSED
   }
 
+  private final UUID transport;
   private final Map<UUID, NetworkOffer> offers;
   private final SharedToken token;
   private final KvConnection connection;
@@ -31,7 +32,12 @@ final class ContextSession implements KvSession {
   private byte[] clientNonce;
   private byte[] serverNonce;
 
-  ContextSession(Map<UUID, NetworkOffer> offers, SharedToken token, KvConnection connection) {
+  /**
+   * @param transport what its transport is called in a handshake
+   */
+  ContextSession(
+      UUID transport, Map<UUID, NetworkOffer> offers, SharedToken token, KvConnection connection) {
+    this.transport = transport;
     this.offers = offers;
     this.token = token;
     this.connection = connection;
@@ -81,7 +87,7 @@ final class ContextSession implements KvSession {
       return;
     }
     state = State.OPEN;
-    connection.send(KvFrames.welcome());
+    connection.send(KvFrames.welcome(transport));
   }
 
   private void refuse(String message) {

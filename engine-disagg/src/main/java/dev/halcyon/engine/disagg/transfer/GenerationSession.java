@@ -4,6 +4,8 @@ import dev.halcyon.engine.KvTransferException;
 import dev.halcyon.engine.KvTransferException.Reason;
 import io.netty.buffer.ByteBuf;
 import java.nio.ByteBuffer;
+import java.util.UUID;
+import java.util.function.BiPredicate;
 import java.util.function.Consumer;
 
 /**
@@ -19,7 +21,7 @@ final class GenerationSession implements KvSession {
   }
 
   private final NetworkPeer peer;
-  private final Consumer<KvConnection> onReady;
+  private final BiPredicate<KvConnection, UUID> onReady;
   private final Consumer<KvTransferException> onFailure;
   private final SharedToken token;
   private final KvConnection connection;
@@ -27,12 +29,13 @@ final class GenerationSession implements KvSession {
   private State state = State.NEW;
 
   /**
-   * @param onReady takes the connection once the handshake is done
-   * @param onFailure takes why it never will be
+   * @param onReady takes the connection once the handshake is done, and the transport it leads to;
+   *     says whether it is of use
+   * @param onFailure takes why it is not, or why there never will be one
    */
   GenerationSession(
       NetworkPeer peer,
-      Consumer<KvConnection> onReady,
+      BiPredicate<KvConnection, UUID> onReady,
       Consumer<KvTransferException> onFailure,
       SharedToken token,
       KvConnection connection) {
@@ -59,10 +62,19 @@ final class GenerationSession implements KvSession {
     } else if (state == State.NEW && type == KvFrames.CHALLENGE) {
       challenge(frame);
     } else if (state == State.ANSWERED && type == KvFrames.WELCOME) {
-      state = State.OPEN;
-      onReady.accept(connection);
+      welcome(KvFrames.readId(frame));
     } else {
       throw new IllegalArgumentException("a frame of type " + type + " in a handshake");
+    }
+  }
+
+  private void welcome(UUID transport) {
+    if (onReady.test(connection, transport)) {
+      state = State.OPEN;
+    } else {
+      end(
+          new KvTransferException(
+              Reason.PEER_LOST, "It leads elsewhere, or the first one is gone"));
     }
   }
 

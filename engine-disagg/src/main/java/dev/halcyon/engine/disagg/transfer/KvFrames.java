@@ -21,7 +21,7 @@ import java.util.zip.CRC32C;
  * HELLO      client  magic "HKVT", version (int16), client nonce [32]
  * CHALLENGE  server  version (int16), server nonce [32], proof (string of bytes, empty without token)
  * PROOF      client  proof
- * WELCOME    server
+ * WELCOME    server  the transport [16], chosen at random
  * REFUSE     server  reason, message; then it closes
  * OPEN       client  transfer [16], first token (int32), order (string, empty for none), manifest
  * READ       client  transfer [16], number, layer, first token, count (int32 each)
@@ -34,8 +34,8 @@ import java.util.zip.CRC32C;
  *                    more can
  * </pre>
  *
- * READ may come over any connection, once COMPUTED came for the transfer; its DATA goes over the
- * same. All else about a transfer goes over the one that OPEN came over.
+ * READ may come over any connection with the same transport, once COMPUTED came for the transfer;
+ * its DATA goes over the same. All else about a transfer goes over the one that OPEN came over.
  *
  * <p>Pieces are stored where both sides have an order of the same name, and lie as [keys or values,
  * token, head, headDim] otherwise. A frame that can't be read throws {@link
@@ -102,8 +102,8 @@ final class KvFrames {
     return proof;
   }
 
-  static ByteBuf welcome() {
-    return begin(WELCOME);
+  static ByteBuf welcome(UUID transport) {
+    return writeId(begin(WELCOME), transport);
   }
 
   static ByteBuf refuse(KvTransferException why) {

@@ -35,7 +35,10 @@ final class NetworkPeer {
 
   private KvTransferException gone;
 
-  /** Those for pieces alone, besides; never changed, but exchanged by whoever holds this. */
+  /** The transport that the connection leads to. */
+  private UUID transport;
+
+  /** Those for pieces alone, beside it; never changed, but exchanged by whoever holds this. */
   private volatile List<KvConnection> forPieces = List.of();
 
   /**
@@ -73,11 +76,16 @@ final class NetworkPeer {
     return transfer.pull;
   }
 
-  /** The handshake is done. */
-  void ready(KvConnection newConnection) {
+  /**
+   * The handshake is done.
+   *
+   * @param reached the transport it leads to
+   */
+  void ready(KvConnection newConnection, UUID reached) {
     List<Transfer> waiting;
     synchronized (this) {
       connection = newConnection;
+      transport = reached;
       waiting = List.copyOf(transfers.values());
       cancelledEarly.forEach((id, why) -> sendEnd(newConnection, id, why));
       cancelledEarly.clear();
@@ -85,17 +93,20 @@ final class NetworkPeer {
     waiting.forEach(transfer -> transfer.open(newConnection));
   }
 
-  /** The handshake of a connection for pieces is done. */
-  void readyForPieces(KvConnection newConnection) {
-    synchronized (this) {
-      if (gone == null) {
-        List<KvConnection> more = new ArrayList<>(forPieces);
-        more.add(newConnection);
-        forPieces = List.copyOf(more);
-        return;
-      }
+  /**
+   * The handshake of a connection for pieces is done.
+   *
+   * @return whether it is of use: not if the one for all transfers is gone, or if the address leads
+   *     to several transports and this is another
+   */
+  synchronized boolean readyForPieces(KvConnection newConnection, UUID reached) {
+    if (gone != null || !reached.equals(transport)) {
+      return false;
     }
-    newConnection.close();
+    List<KvConnection> more = new ArrayList<>(forPieces);
+    more.add(newConnection);
+    forPieces = List.copyOf(more);
+    return true;
   }
 
   /** Takes no more transfers if there is none; returns whether that is so. */

@@ -13,7 +13,7 @@ import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiConsumer;
-import java.util.function.Consumer;
+import java.util.function.BiPredicate;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -27,6 +27,7 @@ final class NetworkTransfers {
   private final String scheme;
   private final NetworkOptions options;
   private final SharedToken token;
+  private final UUID self = UUID.randomUUID();
   private final BiConsumer<PeerAddress, NetworkPeer> connector;
   private final Map<UUID, NetworkOffer> offers = new ConcurrentHashMap<>();
   private final Map<String, NetworkPeer> peers = new ConcurrentHashMap<>();
@@ -46,7 +47,7 @@ final class NetworkTransfers {
 
   /** The context side of a new connection. */
   KvSession serve(KvConnection connection) {
-    return new ContextSession(offers, token, connection);
+    return new ContextSession(self, offers, token, connection);
   }
 
   /**
@@ -55,10 +56,11 @@ final class NetworkTransfers {
    * @param afterwards run once its handshake is done
    */
   KvSession use(NetworkPeer peer, Runnable afterwards, KvConnection connection) {
-    Consumer<KvConnection> onReady =
-        ready -> {
-          peer.ready(ready);
+    BiPredicate<KvConnection, UUID> onReady =
+        (ready, transport) -> {
+          peer.ready(ready, transport);
           afterwards.run();
+          return true;
         };
     return new GenerationSession(peer, onReady, peer::lost, token, connection);
   }

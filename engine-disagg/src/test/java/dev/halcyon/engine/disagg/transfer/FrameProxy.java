@@ -34,6 +34,11 @@ final class FrameProxy implements AutoCloseable {
     start(this::accept);
   }
 
+  /** Lets connections that are made from now on lead to another server. */
+  void redirect(int port) {
+    target = port;
+  }
+
   /** What becomes of frames of the server's. */
   interface Change {
 

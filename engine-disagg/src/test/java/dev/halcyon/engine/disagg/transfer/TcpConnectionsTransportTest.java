@@ -142,6 +142,33 @@ class TcpConnectionsTransportTest extends TcpTransportTest {
     }
   }
 
+  /** As behind a name that several prefill engines share. */
+  @Test
+  void connectionsThatLeadElsewhereAreNotUsed() throws Exception {
+    try (FrameProxy proxy = new FrameProxy();
+        TcpTransport server = behind(proxy);
+        TcpTransport another = new TcpTransport(options().token("secret").build());
+        KvTransport client = fetchingTokens()) {
+      Set<Integer> welcome = ConcurrentHashMap.newKeySet();
+      Set<Integer> used = ConcurrentHashMap.newKeySet();
+      proxy.transformByConnection(
+          (connection, frame) -> {
+            proxy.redirect(another.port());
+            if (frame[0] == KvFrames.WELCOME) {
+              welcome.add(connection);
+            } else if (frame[0] == KvFrames.DATA) {
+              used.add(connection);
+            }
+            return List.of(frame);
+          });
+      spread(server, welcome, CONNECTIONS);
+      for (int i = 0; i < 20; i++) {
+        requireFetched(server);
+      }
+      assertThat(used).containsExactly(0);
+    }
+  }
+
   /** All of them: nobody is left who could say that it is idle, or that it is not. */
   @Test
   void theOtherSidesEndIsThatOfAll() throws Exception {

@@ -79,7 +79,7 @@ class TcpFrameReaderTest {
 
   private static ByteBuf all() {
     return Unpooled.wrappedBuffer(
-        framed(KvFrames.welcome()),
+        framed(Unpooled.buffer().writeByte(KvFrames.WELCOME)),
         piece(0, 1),
         piece(1, 500),
         piece(2, 3000),
