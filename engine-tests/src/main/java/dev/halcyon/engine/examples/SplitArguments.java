@@ -99,6 +99,14 @@ final class SplitArguments {
   private Path trusted;
 
   @Option(
+      names = "--kv-connections",
+      paramLabel = "N",
+      description =
+          "How many a decode server makes to a prefill server, over tcp, and a prefill server's"
+              + " threads for them. Default: one for every 4 processors, 1 to 4.")
+  private Integer connections;
+
+  @Option(
       names = "--kv-timeout",
       paramLabel = "SECONDS",
       description =
@@ -157,6 +165,9 @@ final class SplitArguments {
     }
     if (port != null) {
       options.port(port);
+    }
+    if (connections != null) {
+      options.connections(connections);
     }
     options.advertisedHost(advertisedHost);
     if (advertisedPort != null) {
@@ -223,7 +234,7 @@ final class SplitArguments {
       throw new IllegalArgumentException("--prefill is for --role decode and --role router");
     }
     Stream<Object> ofBoth =
-        Stream.of(transport, tokenFile, certificate, key, trusted, timeoutSeconds);
+        Stream.of(transport, tokenFile, certificate, key, trusted, connections, timeoutSeconds);
     if (!role.transfers() && ofBoth.anyMatch(Objects::nonNull)) {
       throw new IllegalArgumentException("--kv-... are for --role prefill and --role decode");
     }

@@ -176,6 +176,8 @@ class ServeCommandTest {
     "--role=whole, --role",
     "--kv-port=1, --kv-port",
     "--kv-timeout=1, --kv-",
+    "--kv-connections=2, --kv-",
+    "--role=decode --kv-connections=0, connections",
     "--kv-transport=tcp, --kv-",
     "--kv-transport=pigeon, --kv-transport",
     "--prefill=http://x, --prefill",
