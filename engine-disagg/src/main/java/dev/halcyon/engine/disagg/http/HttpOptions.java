@@ -40,10 +40,7 @@ public record HttpOptions(
     Checks.atLeast(1, maxPrompts, "maxPrompts");
     Checks.atLeast(0, maxLogprobs, "maxLogprobs");
     Checks.atLeast(0, maxLogitsBytes, "maxLogitsBytes");
-    if (maxInFlightLogitsBytes < 0) {
-      throw new IllegalArgumentException(
-          "maxInFlightLogitsBytes is " + maxInFlightLogitsBytes + ", expected 0 or more");
-    }
+    Checks.atLeast(0, maxInFlightLogitsBytes, "maxInFlightLogitsBytes");
     Checks.positive(requestTimeout, "requestTimeout");
   }
 

@@ -7,7 +7,7 @@ public final class Checks {
 
   private Checks() {}
 
-  public static void atLeast(int least, int value, String name) {
+  public static void atLeast(long least, long value, String name) {
     if (value < least) {
       throw new IllegalArgumentException(name + " must be at least " + least + ", got " + value);
     }
