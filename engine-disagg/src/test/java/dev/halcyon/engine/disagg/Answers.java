@@ -1,12 +1,11 @@
 package dev.halcyon.engine.disagg;
 
+import static dev.halcyon.engine.disagg.TestJson.json;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.halcyon.engine.ScheduleStyle;
-import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -15,8 +14,6 @@ import java.util.stream.Collectors;
 
 /** What servers answer over HTTP, compared byte for byte but for ids and dates. */
 public final class Answers {
-
-  private static final ObjectMapper MAPPER = new ObjectMapper();
 
   private Answers() {}
 
@@ -80,21 +77,13 @@ public final class Answers {
   /** The body with another value of a field. */
   public static String with(String body, String field, Object value) {
     ObjectNode json = (ObjectNode) json(body);
-    json.set(field, MAPPER.valueToTree(value));
+    json.set(field, TestJson.of(value));
     return json.toString();
   }
 
   /** The body of a request that is answered by events, the last of which has its usage. */
   public static String streamed(String body) {
     return with(with(body, "stream", true), "stream_options", Map.of("include_usage", true));
-  }
-
-  public static JsonNode json(String text) {
-    try {
-      return MAPPER.readTree(text);
-    } catch (IOException e) {
-      throw new AssertionError(text, e);
-    }
   }
 
   /** The events of a good stream, without the [DONE] that ended it. */

@@ -11,16 +11,18 @@ import dev.halcyon.engine.transfer.KvSource;
 import dev.halcyon.engine.transfer.KvTransport;
 import dev.halcyon.engine.transfer.KvView;
 import java.nio.ByteBuffer;
+import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import java.util.function.IntConsumer;
 
 /** Notes in one order which tokens are computed on one side and written on the other. */
 public final class FollowedTransport implements KvTransport {
+
+  private static final Duration STANDS_AT_MOST = Duration.ofMinutes(2);
 
   private final Ends ends;
   private final boolean direct;
@@ -75,23 +77,11 @@ public final class FollowedTransport implements KvTransport {
         computed -> {
           if (has("computed")) {
             onLayer = none -> {};
-            waitFor(() -> has("read"));
+            Waiting.atMost(STANDS_AT_MOST, () -> has("read"));
             standing.run();
-            waitFor(() -> gate.getCount() == 0);
+            Waiting.atMost(STANDS_AT_MOST, () -> gate.getCount() == 0);
           }
         };
-  }
-
-  /** Goes on after two minutes too. */
-  private static void waitFor(BooleanSupplier condition) {
-    long end = System.nanoTime() + 120_000_000_000L;
-    while (!condition.getAsBoolean() && System.nanoTime() < end) {
-      try {
-        Thread.sleep(1);
-      } catch (InterruptedException e) {
-        throw new AssertionError(e);
-      }
-    }
   }
 
   @Override

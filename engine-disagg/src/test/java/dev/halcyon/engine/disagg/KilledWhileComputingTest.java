@@ -68,8 +68,8 @@ class KilledWhileComputingTest {
         Leaks connected = Leaks.since();
         GenerationHandle rest = rig.decode.submit(following(offer));
         assertThat(prefill.says()).isEqualTo("standing");
-        SplitRig.await(here::hasWritten);
-        SplitRig.await(() -> rig.decode.metrics().receivingPrompts() == 1);
+        SplitRig.await("it has received", here::hasWritten);
+        SplitRig.await("it receives", () -> rig.decode.metrics().receivingPrompts() == 1);
         prefill.kill();
         assertThat(failure(rest).reason()).isEqualTo(Reason.PEER_LOST);
         requireGood(rig, expected, connected);
@@ -97,7 +97,7 @@ class KilledWhileComputingTest {
         decode.tell(new String(CODEC.toJsonBytes(offer), StandardCharsets.UTF_8));
         assertThat(decode.says()).isEqualTo("receiving");
         decode.kill();
-        SplitRig.await(() -> here.events.contains("source PEER_LOST"));
+        SplitRig.await("the loss is known", () -> here.events.contains("source PEER_LOST"));
         gate.countDown();
         assertThat(failure(context).reason()).isEqualTo(Reason.PEER_LOST);
         requireGood(rig, expected, connected);
@@ -160,9 +160,7 @@ class KilledWhileComputingTest {
       BufferedReader in =
           new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
       engine.submit(following(CODEC.fromJsonBytes(bytes(in.readLine()), "offer")));
-      while (!transport.hasWritten()) {
-        Thread.sleep(1);
-      }
+      Waiting.await("it has received", Duration.ofMinutes(2), transport::hasWritten);
       JavaProcess.say("receiving");
     }
     JavaProcess.stay();

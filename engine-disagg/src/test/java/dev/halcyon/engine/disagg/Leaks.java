@@ -6,8 +6,10 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.HashSet;
 import java.util.Set;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
@@ -35,20 +37,9 @@ public final class Leaks {
     await("threads", () -> newOnes(threads(), threads));
   }
 
-  private interface Left {
-    Set<?> now();
-  }
-
-  private static void await(String what, Left left) {
-    long end = System.nanoTime() + 60_000_000_000L;
-    for (Set<?> now = left.now(); !now.isEmpty(); now = left.now()) {
-      assertThat(System.nanoTime()).as("%s are left: %s", what, now).isLessThan(end);
-      try {
-        Thread.sleep(2);
-      } catch (InterruptedException e) {
-        throw new IllegalStateException(e);
-      }
-    }
+  private static void await(String what, Supplier<Set<?>> left) {
+    Waiting.atMost(Duration.ofMinutes(1), () -> left.get().isEmpty());
+    assertThat(left.get()).as(what + " that are left").isEmpty();
   }
 
   private static <T> Set<T> newOnes(Set<T> now, Set<T> before) {

@@ -28,7 +28,6 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.BeforeEach;
@@ -42,6 +41,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Split requests whose keys and values leave while the prompt is computed, in chunks of 7. */
 @Timeout(60)
 class OverlapTest {
+
+  private static final Duration STANDS_AT_MOST = Duration.ofSeconds(20);
 
   private static final int[] PROMPT = new Random(7).ints(40, 1, TinyCheckpoint.VOCAB).toArray();
   private static final GenerationRequest REQUEST =
@@ -120,7 +121,7 @@ class OverlapTest {
     followed.onComputed =
         computed -> {
           if (computed == 14) {
-            await(20, followed::hasWritten);
+            Waiting.atMost(STANDS_AT_MOST, followed::hasWritten);
           }
         };
     try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
@@ -134,7 +135,7 @@ class OverlapTest {
     followed.onComputed =
         computed -> {
           if (computed == 14) {
-            await(20, () -> followed.events.contains("progress"));
+            Waiting.atMost(STANDS_AT_MOST, () -> followed.events.contains("progress"));
           }
         };
     try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
@@ -178,7 +179,7 @@ class OverlapTest {
   /** A prompt of one chunk: the engine goes on with its last layer once the first is over there. */
   private void requireOverlapOfLayers(Ends ends) {
     FollowedTransport followed = new FollowedTransport(ends);
-    followed.onLayer = computed -> await(20, followed::hasWritten);
+    followed.onLayer = computed -> Waiting.atMost(STANDS_AT_MOST, followed::hasWritten);
     try (SplitRig rig =
         SplitRig.of(model, followed.ends(), b -> b.kvTransferTimeout(Duration.ofSeconds(20)))) {
       requireOverlap(rig, followed);
@@ -211,7 +212,7 @@ class OverlapTest {
           with(REQUEST, REQUEST.params().toBuilder().returnContextLogits(false));
       rig.decode.generate(plain);
       Outcome expected = rig.whole(REQUEST);
-      followed.onComputed = computed -> pause(150);
+      followed.onComputed = computed -> Waiting.pause(Duration.ofMillis(150));
       long start = System.nanoTime();
       rig.overlapped(REQUEST).assertSame(expected);
       // Six chunks.
@@ -241,7 +242,7 @@ class OverlapTest {
     try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
       GenerationHandle context = rig.submitOffering(REQUEST);
       GenerationHandle rest = rig.decode.submit(SplitRig.following(REQUEST, context));
-      SplitRig.await(() -> rig.decode.metrics().receivingPrompts() == 1);
+      SplitRig.await("it receives", () -> rig.decode.metrics().receivingPrompts() == 1);
       context.cancel();
       gate.countDown();
       assertThat(failure(rest).reason()).isEqualTo(Reason.CANCELLED);
@@ -259,7 +260,7 @@ class OverlapTest {
     try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
       GenerationHandle context = rig.submitOffering(REQUEST);
       GenerationHandle rest = rig.decode.submit(SplitRig.following(REQUEST, context));
-      SplitRig.await(() -> rig.decode.metrics().receivingPrompts() == 1);
+      SplitRig.await("it receives", () -> rig.decode.metrics().receivingPrompts() == 1);
       rest.cancel();
       assertThat(rest.await().outputs().get(0).finishReason()).isEqualTo(FinishReason.CANCELLED);
       gate.countDown();
@@ -292,11 +293,13 @@ class OverlapTest {
       GenerationHandle context = rig.submitOffering(REQUEST);
       GenerationHandle rest = rig.decode.submit(SplitRig.following(REQUEST, context));
       CompletableFuture<Void> closing = CompletableFuture.runAsync(rig.prefill::close);
-      pause(50);
+      Waiting.pause(Duration.ofMillis(50));
       gate.countDown();
       closing.join();
       assertThatThrownBy(rest::await).hasMessageContaining("closed");
-      SplitRig.await(() -> rig.decode.metrics().freeBlocks() == rig.decode.metrics().totalBlocks());
+      SplitRig.await(
+          "every block is free",
+          () -> rig.decode.metrics().freeBlocks() == rig.decode.metrics().totalBlocks());
       assertThat(rig.decode.generate(REQUEST).outputs().get(0).tokenIds()).hasSize(6);
     }
   }
@@ -308,12 +311,13 @@ class OverlapTest {
     try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
       GenerationHandle context = rig.submitOffering(REQUEST);
       GenerationHandle rest = rig.decode.submit(SplitRig.following(REQUEST, context));
-      SplitRig.await(() -> rig.decode.metrics().receivingPrompts() == 1);
+      SplitRig.await("it receives", () -> rig.decode.metrics().receivingPrompts() == 1);
       rig.decode.close();
       assertThatThrownBy(rest::await).hasMessageContaining("closed");
       gate.countDown();
       assertThat(failure(context).reason()).isEqualTo(Reason.CLOSED);
       SplitRig.await(
+          "every block is free",
           () -> rig.prefill.metrics().freeBlocks() == rig.prefill.metrics().totalBlocks());
     }
   }
@@ -325,7 +329,7 @@ class OverlapTest {
     try (SplitRig rig = rig(followed, Duration.ofSeconds(20))) {
       GenerationHandle context = rig.submitOffering(REQUEST);
       GenerationHandle rest = rig.decode.submit(SplitRig.following(REQUEST, context));
-      SplitRig.await(() -> followed.events.contains("progress"));
+      SplitRig.await("it hears how far that is", () -> followed.events.contains("progress"));
       followed.close();
       assertThat(failure(rest).reason()).isIn(Reason.CLOSED, Reason.PEER_LOST);
       gate.countDown();
@@ -491,22 +495,6 @@ class OverlapTest {
           }
         };
     return followed;
-  }
-
-  /** Goes on after so many seconds too. */
-  private static void await(int seconds, BooleanSupplier condition) {
-    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
-    while (!condition.getAsBoolean() && System.nanoTime() < end) {
-      pause(1);
-    }
-  }
-
-  private static void pause(long millis) {
-    try {
-      Thread.sleep(millis);
-    } catch (InterruptedException e) {
-      throw new AssertionError(e);
-    }
   }
 
   private static KvTransferException failure(GenerationHandle handle) {

@@ -73,7 +73,7 @@ class SplitFaultTest {
     try (SplitRig rig = rig(Duration.ofMillis(200))) {
       transport.shut();
       GenerationHandle rest = rig.decode.submit(generation(contextOf(rig)));
-      SplitRig.await(() -> rig.decode.metrics().receivingPrompts() == 1);
+      SplitRig.await("it receives", () -> rig.decode.metrics().receivingPrompts() == 1);
       KvTransferException late = failure(rest);
       assertThat(late.reason()).isEqualTo(Reason.TIMEOUT);
       rig.assertClean();
@@ -105,7 +105,7 @@ class SplitFaultTest {
     try (SplitRig rig = rig(Duration.ofSeconds(20))) {
       transport.shut();
       GenerationHandle rest = rig.decode.submit(generation(contextOf(rig)));
-      SplitRig.await(() -> transport.heldBack() > 0);
+      SplitRig.await("something is held back", () -> transport.heldBack() > 0);
       rest.cancel();
       try (GenerationResult result = rest.await()) {
         assertThat(result.outputs().get(0).finishReason()).isEqualTo(FinishReason.CANCELLED);
@@ -125,7 +125,7 @@ class SplitFaultTest {
       transport.shut();
       GenerationHandle context = rig.submitContext(REQUEST);
       GenerationHandle rest = rig.decode.submit(generation(context.await().disaggParams()));
-      SplitRig.await(() -> transport.heldBack() > 0);
+      SplitRig.await("something is held back", () -> transport.heldBack() > 0);
       context.cancel();
       assertThat(failure(rest).reason()).isEqualTo(Reason.CANCELLED);
       rig.assertClean();
@@ -150,11 +150,13 @@ class SplitFaultTest {
     try (SplitRig rig = rig(Duration.ofSeconds(20))) {
       transport.shut();
       GenerationHandle rest = rig.decode.submit(generation(contextOf(rig)));
-      SplitRig.await(() -> transport.heldBack() > 0);
+      SplitRig.await("something is held back", () -> transport.heldBack() > 0);
       rig.prefill.close();
       assertThat(failure(rest).reason()).isEqualTo(Reason.CLOSED);
       transport.open();
-      SplitRig.await(() -> rig.decode.metrics().freeBlocks() == rig.decode.metrics().totalBlocks());
+      SplitRig.await(
+          "every block is free",
+          () -> rig.decode.metrics().freeBlocks() == rig.decode.metrics().totalBlocks());
     }
   }
 
@@ -163,10 +165,10 @@ class SplitFaultTest {
     try (SplitRig rig = rig(Duration.ofSeconds(20))) {
       transport.shut();
       GenerationHandle rest = rig.decode.submit(generation(contextOf(rig)));
-      SplitRig.await(() -> transport.heldBack() > 0);
+      SplitRig.await("something is held back", () -> transport.heldBack() > 0);
       rig.decode.close();
       assertThatThrownBy(rest::await).hasMessageContaining("closed");
-      SplitRig.await(() -> rig.prefill.metrics().pinnedPrompts() == 0);
+      SplitRig.await("nothing is pinned", () -> rig.prefill.metrics().pinnedPrompts() == 0);
       assertThat(transport.sourceEnds).containsExactly("CLOSED");
       transport.open();
     }
@@ -177,7 +179,7 @@ class SplitFaultTest {
     try (SplitRig rig = rig(Duration.ofSeconds(20))) {
       transport.shut();
       GenerationHandle rest = rig.decode.submit(generation(contextOf(rig)));
-      SplitRig.await(() -> transport.heldBack() > 0);
+      SplitRig.await("something is held back", () -> transport.heldBack() > 0);
       transport.close();
       assertThat(failure(rest).reason()).isEqualTo(Reason.CLOSED);
       rig.assertClean();

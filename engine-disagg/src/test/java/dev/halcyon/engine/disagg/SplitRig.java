@@ -5,7 +5,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.halcyon.engine.DisaggParams;
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
-import dev.halcyon.engine.EngineMetrics;
 import dev.halcyon.engine.FinishReason;
 import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
@@ -22,6 +21,9 @@ import java.util.function.UnaryOperator;
 
 /** An engine that does whole requests, and two that share them. */
 final class SplitRig implements AutoCloseable {
+
+  /** Less than the engines' transfers last: their timeout is not what ends one. */
+  private static final Duration SOON = Duration.ofSeconds(10);
 
   final Engine whole;
   final Engine prefill;
@@ -161,30 +163,14 @@ final class SplitRig implements AutoCloseable {
 
   /** Requires that nothing of any request is left in the two engines. */
   void assertClean() {
-    await(() -> ends.openTransfers().getAsInt() == 0);
+    await("no transfer is open", () -> ends.openTransfers().getAsInt() == 0);
     for (Engine engine : List.of(prefill, decode)) {
-      await(
-          () -> {
-            EngineMetrics metrics = engine.metrics();
-            return metrics.pinnedPrompts() == 0
-                && metrics.receivingPrompts() == 0
-                && metrics.runningSequences() == 0
-                && metrics.waitingSequences() == 0
-                && metrics.freeBlocks() == metrics.totalBlocks();
-          });
+      await("nothing is left in an engine", () -> Idleness.isIdle(engine));
     }
   }
 
-  static void await(BooleanSupplier condition) {
-    long deadline = System.nanoTime() + 10_000_000_000L;
-    while (!condition.getAsBoolean()) {
-      assertThat(System.nanoTime()).as("waited for ten seconds").isLessThan(deadline);
-      try {
-        Thread.sleep(2);
-      } catch (InterruptedException e) {
-        throw new AssertionError(e);
-      }
-    }
+  static void await(String what, BooleanSupplier condition) {
+    Waiting.await(what, SOON, condition);
   }
 
   @Override

@@ -1,15 +1,15 @@
 package dev.halcyon.engine.examples;
 
+import static dev.halcyon.engine.disagg.TestJson.json;
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
+import dev.halcyon.engine.disagg.Answers;
+import dev.halcyon.engine.disagg.TestClient;
 import java.io.IOException;
 import java.net.ServerSocket;
-import java.net.URI;
-import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -17,7 +17,6 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
-import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Timeout;
@@ -32,7 +31,9 @@ import org.junit.jupiter.params.provider.EnumSource;
 class FullLogTest {
 
   private static final Path FULL_DEVICE = Path.of("/dev/full");
-  private static final ObjectMapper MAPPER = new ObjectMapper();
+
+  /** For three processes that start at once. */
+  private static final Duration AT_MOST = Duration.ofMinutes(1);
 
   /** What transformers gives for the embedded model's reference, greedily. */
   private static final String TEXT = ", there was a little girl named";
@@ -47,22 +48,18 @@ class FullLogTest {
     CLOSED_PIPE
   }
 
-  private final HttpClient client = HttpClient.newHttpClient();
+  private final TestClient client = new TestClient();
   private final List<Server> servers = new ArrayList<>();
 
   /** A server in a process of its own. */
   private record Server(Process process, String url) {
 
-    boolean answers(HttpClient client) {
+    boolean answers(TestClient client) {
       assertThat(process.isAlive()).as("the process lives").isTrue();
-      HttpRequest request = HttpRequest.newBuilder(URI.create(url + "/health")).build();
-      try {
-        return client.send(request, HttpResponse.BodyHandlers.discarding()).statusCode() == 200;
-      } catch (IOException e) {
-        return false; // not yet
-      } catch (InterruptedException e) {
-        throw new IllegalStateException(e);
-      }
+      return client
+          .sendAsync(TestClient.request(url + "/health").build())
+          .handle((response, notYet) -> notYet == null && response.statusCode() == 200)
+          .join();
     }
 
     /** How many connections, listening and open, the process has. */
@@ -95,7 +92,7 @@ class FullLogTest {
     Server router =
         start(log, "--role=router", "--prefill=" + prefill.url(), "--decode=" + decode.url());
     for (Server server : servers) {
-      await("the server is up", () -> server.answers(client));
+      await("the server is up", AT_MOST, () -> server.answers(client));
     }
     List<Long> before = new ArrayList<>();
     for (int round = 0; round < ROUNDS; round++) {
@@ -122,11 +119,15 @@ class FullLogTest {
   }
 
   private void requireNothingLeft(Server prefill, Server decode, Server router) {
-    await("the router has nothing left", () -> metric(router, "halcyon_router_running") == 0);
+    await(
+        "the router has nothing left",
+        AT_MOST,
+        () -> metric(router, "halcyon_router_running") == 0);
     assertThat(metric(router, "halcyon_router_waiting")).isZero();
     for (Server server : List.of(prefill, decode)) {
       await(
           "every block is free",
+          AT_MOST,
           () -> metric(server, "halcyon_kv_blocks_free") == metric(server, "halcyon_kv_blocks"));
       for (String name : List.of("sequences_running", "sequences_waiting", "prompts_pinned")) {
         assertThat(metric(server, "halcyon_" + name)).as(name).isZero();
@@ -171,71 +172,39 @@ class FullLogTest {
     return servers.get(servers.size() - 1);
   }
 
-  private void requireGood(String url) throws Exception {
+  private void requireGood(String url) {
     String fields = "{\"prompt\": \"Once upon a time\", \"temperature\": 0, \"stop\": \" Lily\"";
     HttpResponse<String> whole = post(url, fields + "}");
-    assertThat(whole.statusCode()).as(whole.body()).isEqualTo(200);
-    assertThat(text(whole.body())).isEqualTo(TEXT);
+    assertThat(text(json(TestClient.good(whole)))).isEqualTo(TEXT);
     HttpResponse<String> stream = post(url, fields + ", \"stream\": true}");
-    StringBuilder joined = new StringBuilder();
-    for (String event : stream.body().split("\n\n")) {
-      if (event.startsWith("data: {")) {
-        joined.append(text(event.substring("data: ".length())));
-      }
-    }
-    assertThat(joined).hasToString(TEXT);
-    assertThat(stream.body()).endsWith("data: [DONE]\n\n");
+    List<String> pieces = Answers.events(stream.body()).stream().map(FullLogTest::text).toList();
+    assertThat(String.join("", pieces)).isEqualTo(TEXT);
   }
 
-  private void requireRefused(String url) throws Exception {
+  private void requireRefused(String url) {
     HttpResponse<String> refused = post(url, "{\"prompt\": \"Once\", \"n\": 0}");
     assertThat(refused.statusCode()).isEqualTo(400);
-    assertThat(MAPPER.readTree(refused.body()).at("/error/param").textValue()).isEqualTo("n");
+    assertThat(json(refused.body()).at("/error/param").textValue()).isEqualTo("n");
   }
 
-  private HttpResponse<String> post(String url, String body) throws Exception {
-    HttpRequest request =
-        HttpRequest.newBuilder(URI.create(url + "/v1/completions"))
-            .header("content-type", "application/json")
-            .timeout(Duration.ofMinutes(1))
-            .POST(HttpRequest.BodyPublishers.ofString(body))
-            .build();
-    return client.send(request, HttpResponse.BodyHandlers.ofString());
+  private HttpResponse<String> post(String url, String body) {
+    return client.send(TestClient.posting(url + "/v1/completions", body).build());
   }
 
-  private static String text(String json) throws IOException {
-    JsonNode choices = MAPPER.readTree(json).get("choices");
-    assertThat(choices).as(json).isNotNull();
+  private static String text(JsonNode answer) {
+    JsonNode choices = answer.get("choices");
+    assertThat(choices).as(answer.toString()).isNotNull();
     return choices.at("/0/text").asText();
   }
 
   private double metric(Server server, String name) {
-    HttpRequest request = HttpRequest.newBuilder(URI.create(server.url() + "/metrics")).build();
-    try {
-      return client
-          .send(request, HttpResponse.BodyHandlers.ofString())
-          .body()
-          .lines()
-          .filter(line -> line.startsWith(name + " "))
-          .mapToDouble(line -> Double.parseDouble(line.substring(name.length() + 1)))
-          .findFirst()
-          .orElseThrow(() -> new AssertionError("there is no " + name));
-    } catch (IOException e) {
-      throw new AssertionError(e);
-    } catch (InterruptedException e) {
-      throw new IllegalStateException(e);
-    }
-  }
-
-  private static void await(String what, BooleanSupplier condition) {
-    long end = System.nanoTime() + Duration.ofSeconds(60).toNanos();
-    while (!condition.getAsBoolean()) {
-      assertThat(System.nanoTime()).as("waited too long until " + what).isLessThan(end);
-      try {
-        Thread.sleep(20);
-      } catch (InterruptedException e) {
-        throw new IllegalStateException(e);
-      }
-    }
+    return client
+        .send(TestClient.request(server.url() + "/metrics").build())
+        .body()
+        .lines()
+        .filter(line -> line.startsWith(name + " "))
+        .mapToDouble(line -> Double.parseDouble(line.substring(name.length() + 1)))
+        .findFirst()
+        .orElseThrow(() -> new AssertionError("there is no " + name));
   }
 }

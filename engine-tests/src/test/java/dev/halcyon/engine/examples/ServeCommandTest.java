@@ -2,12 +2,10 @@ package dev.halcyon.engine.examples;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.halcyon.engine.disagg.TestClient;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
-import java.net.URI;
-import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
-import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -26,6 +24,7 @@ class ServeCommandTest {
 
   private final ByteArrayOutputStream out = new ByteArrayOutputStream();
   private final ByteArrayOutputStream err = new ByteArrayOutputStream();
+  private final TestClient client = new TestClient();
   private final CountDownLatch stop = new CountDownLatch(1);
   private final CompletableFuture<String> service = new CompletableFuture<>();
 
@@ -54,17 +53,13 @@ class ServeCommandTest {
     String url = service.get(60, TimeUnit.SECONDS);
     assertThat(url).startsWith("http://127.0.0.1:");
     HttpRequest.Builder request =
-        HttpRequest.newBuilder(URI.create(url + "/v1/completions"))
-            .header("content-type", "application/json")
-            .POST(
-                HttpRequest.BodyPublishers.ofString(
-                    "{\"model\": \"stories\", \"prompt\": \"Once upon a time\", \"temperature\": 0,"
-                        + " \"stop\": \" Lily\"}"));
-    HttpClient client = HttpClient.newHttpClient();
-    HttpResponse.BodyHandler<String> text = HttpResponse.BodyHandlers.ofString();
-    assertThat(client.send(request.build(), text).statusCode()).isEqualTo(401);
+        TestClient.posting(
+            url + "/v1/completions",
+            "{\"model\": \"stories\", \"prompt\": \"Once upon a time\", \"temperature\": 0,"
+                + " \"stop\": \" Lily\"}");
+    assertThat(client.send(request.build()).statusCode()).isEqualTo(401);
     request.header("authorization", "Bearer from-a-file");
-    assertThat(client.send(request.build(), text).body())
+    assertThat(client.send(request.build()).body())
         .contains("\"text\":\", there was a little girl named\"");
     stop.countDown();
     assertThat(code.get(60, TimeUnit.SECONDS)).isZero();
@@ -98,13 +93,10 @@ class ServeCommandTest {
             + prefillUrl
             + "\"}}";
     HttpRequest request =
-        HttpRequest.newBuilder(URI.create(service.get(60, TimeUnit.SECONDS) + "/v1/completions"))
-            .header("content-type", "application/json")
+        TestClient.posting(service.get(60, TimeUnit.SECONDS) + "/v1/completions", body)
             .header("authorization", "Bearer k")
-            .POST(HttpRequest.BodyPublishers.ofString(body))
             .build();
-    assertThat(
-            HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString()).body())
+    assertThat(client.send(request).body())
         .contains("\"text\":\", there was a little girl named\"");
     stop.countDown();
     assertThat(first.get(60, TimeUnit.SECONDS)).isZero();
@@ -130,16 +122,12 @@ class ServeCommandTest {
             "--choice=round_robin",
             "--schedule-style=context_first"));
     HttpRequest request =
-        HttpRequest.newBuilder(URI.create(service.get(60, TimeUnit.SECONDS) + "/v1/completions"))
-            .header("content-type", "application/json")
+        TestClient.posting(
+                service.get(60, TimeUnit.SECONDS) + "/v1/completions",
+                "{\"prompt\": \"Once upon a time\", \"temperature\": 0, \"stop\": \" Lily\"}")
             .header("authorization", "Bearer k")
-            .POST(
-                HttpRequest.BodyPublishers.ofString(
-                    "{\"prompt\": \"Once upon a time\", \"temperature\": 0,"
-                        + " \"stop\": \" Lily\"}"))
             .build();
-    assertThat(
-            HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString()).body())
+    assertThat(client.send(request).body())
         .contains("\"text\":\", there was a little girl named\"");
     stop.countDown();
     for (CompletableFuture<Integer> code : codes) {

@@ -1,6 +1,8 @@
 package dev.halcyon.engine.disagg.http;
 
-import static dev.halcyon.engine.disagg.http.TestServer.json;
+import static dev.halcyon.engine.disagg.RawHttp.readAll;
+import static dev.halcyon.engine.disagg.RawHttp.write;
+import static dev.halcyon.engine.disagg.TestJson.json;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -221,11 +223,11 @@ class HttpBadRequestTest {
             .build();
     refused(server.send(chunked), 413);
     try (Socket socket = server.socket()) {
-      TestServer.write(
+      write(
           socket,
           "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
               + "Content-Length: 99999999999\r\nExpect: 100-continue\r\n\r\n");
-      assertThat(TestServer.readAll(socket)).startsWith("HTTP/1.1 413 ");
+      assertThat(readAll(socket)).startsWith("HTTP/1.1 413 ");
     }
   }
 
@@ -245,8 +247,8 @@ class HttpBadRequestTest {
   void whatIsNoHttpIsAnsweredAndTheConnectionClosed(int status, String text) throws Exception {
     String request = text.replace("\\r\\n", "\r\n").replace("LONG", "x".repeat(10_000));
     try (Socket socket = server.socket()) {
-      TestServer.write(socket, request);
-      String response = TestServer.readAll(socket);
+      write(socket, request);
+      String response = readAll(socket);
       assertThat(response).startsWith("HTTP/1.1 " + status + " ").contains("\"error\"");
     }
   }

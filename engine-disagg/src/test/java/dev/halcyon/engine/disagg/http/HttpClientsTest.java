@@ -1,15 +1,16 @@
 package dev.halcyon.engine.disagg.http;
 
-import static dev.halcyon.engine.disagg.http.TestServer.await;
-import static dev.halcyon.engine.disagg.http.TestServer.httpPost;
-import static dev.halcyon.engine.disagg.http.TestServer.readAll;
-import static dev.halcyon.engine.disagg.http.TestServer.write;
+import static dev.halcyon.engine.disagg.RawHttp.readAll;
+import static dev.halcyon.engine.disagg.RawHttp.readUntil;
+import static dev.halcyon.engine.disagg.RawHttp.write;
+import static dev.halcyon.engine.disagg.TestJson.json;
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.FinishReason;
+import dev.halcyon.engine.disagg.RawHttp;
 import java.io.IOException;
-import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
@@ -53,23 +54,13 @@ class HttpClientsTest {
     return engine.metrics().finished().getOrDefault(FinishReason.CANCELLED, 0L);
   }
 
-  private static void readUntil(Socket socket, String text) throws IOException {
-    InputStream in = socket.getInputStream();
-    StringBuilder got = new StringBuilder();
-    while (got.indexOf(text) < 0) {
-      int next = in.read();
-      assertThat(next).as("end of " + got).isNotNegative();
-      got.append((char) next);
-    }
-  }
-
   @Test
   void aClientThatGoesAwayEndsItsRequestWhetherStreamedOrNot() throws Exception {
     try (TestServer server = new TestServer(engine)) {
       for (String body : List.of(LONG + "}", LONG + ", \"n\": 4, \"stream\": true}")) {
         long before = cancelled();
         try (Socket socket = server.socket()) {
-          write(socket, httpPost(COMPLETIONS, body));
+          write(socket, RawHttp.post(COMPLETIONS, body));
           await("it runs", () -> engine.metrics().runningSequences() > 0);
         }
         server.awaitIdle();
@@ -92,7 +83,7 @@ class HttpClientsTest {
         String prompts = "[\"a\"" + ", \"a\"".repeat(13) + "]";
         write(
             stalled,
-            httpPost(
+            RawHttp.post(
                 COMPLETIONS,
                 "{\"prompt\": "
                     + prompts
@@ -131,7 +122,7 @@ class HttpClientsTest {
         Socket slow = server.socket();
         Socket slowHead = server.socket();
         Socket idle = server.socket()) {
-      String whole = httpPost(COMPLETIONS, "{\"prompt\": \"a\"}");
+      String whole = RawHttp.post(COMPLETIONS, "{\"prompt\": \"a\"}");
       write(slow, whole.substring(0, whole.length() - 3));
       write(slowHead, "GET /health HTT");
       assertThat(readAll(slow)).startsWith("HTTP/1.1 408 ").contains("\"code\":\"timeout\"");
@@ -147,7 +138,7 @@ class HttpClientsTest {
       StringBuilder all = new StringBuilder();
       for (int i = 0; i < 40; i++) {
         String body = "{\"prompt\": \"a\", \"max_tokens\": 1, \"stop\": \"x" + i + "\"}";
-        all.append(i % 3 == 0 ? httpPost(COMPLETIONS, body) : "GET /health HTTP/1.1\r\n\r\n");
+        all.append(i % 3 == 0 ? RawHttp.post(COMPLETIONS, body) : "GET /health HTTP/1.1\r\n\r\n");
       }
       // Thousands that are answered at once must not pile up on the stack.
       all.append("GET /nothing HTTP/1.1\r\n\r\n".repeat(5000));
@@ -189,7 +180,7 @@ class HttpClientsTest {
       await("they wait", () -> engine.metrics().waitingSequences() > 0);
       write(
           socket,
-          httpPost(COMPLETIONS, "{\"prompt\": \"a\", \"max_tokens\": 2, \"stream\": true}"));
+          RawHttp.post(COMPLETIONS, "{\"prompt\": \"a\", \"max_tokens\": 2, \"stream\": true}"));
       readUntil(socket, ": still here\n\n");
       readUntil(socket, "data: [DONE]");
       for (Future<?> other : others) {
@@ -231,7 +222,7 @@ class HttpClientsTest {
     try (Socket socket = server.socket()) {
       write(
           socket,
-          httpPost(
+          RawHttp.post(
               COMPLETIONS,
               "{\"prompt\": \"Once upon\", \"ignore_eos\": true, \"max_tokens\": "
                   + most
@@ -274,12 +265,12 @@ class HttpClientsTest {
         Socket whole = server.socket()) {
       write(
           streaming,
-          httpPost(
+          RawHttp.post(
               COMPLETIONS,
               "{\"prompt\": \"Once\", \"max_tokens\": 400, \"ignore_eos\": true, \"stream\": true}"));
       write(
           whole,
-          httpPost(
+          RawHttp.post(
               COMPLETIONS, "{\"prompt\": \"Once\", \"max_tokens\": 400, \"ignore_eos\": true}"));
       readUntil(streaming, "data: ");
       await("both run", () -> engine.metrics().runningSequences() == 2);
@@ -311,8 +302,8 @@ class HttpClientsTest {
     TestServer server = new TestServer(engine, options);
     try (Socket streaming = server.socket();
         Socket whole = server.socket()) {
-      write(streaming, httpPost(COMPLETIONS, LONG + ", \"stream\": true}"));
-      write(whole, httpPost(COMPLETIONS, LONG + "}"));
+      write(streaming, RawHttp.post(COMPLETIONS, LONG + ", \"stream\": true}"));
+      write(whole, RawHttp.post(COMPLETIONS, LONG + "}"));
       readUntil(streaming, "data: ");
       await("both run", () -> engine.metrics().runningSequences() == 2);
       server.close();
@@ -419,7 +410,7 @@ class HttpClientsTest {
               ("{\"prompt\": \"" + prompt + "\", \"max_tokens\": 1, \"echo\": true}")
                   .getBytes(StandardCharsets.UTF_8));
       // A lone surrogate has no UTF-8: a question mark stands for it.
-      assertThat(TestServer.json(response.body()).get("choices").get(0).get("text").textValue())
+      assertThat(json(response.body()).get("choices").get(0).get("text").textValue())
           .startsWith("caf\u00e9 \uD83E\uDD8A ? \u0000");
     }
   }

@@ -1,6 +1,6 @@
 package dev.halcyon.engine.disagg.http;
 
-import static dev.halcyon.engine.disagg.http.TestServer.json;
+import static dev.halcyon.engine.disagg.TestJson.json;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.fasterxml.jackson.databind.JsonNode;

@@ -1,5 +1,8 @@
 package dev.halcyon.engine.disagg.http;
 
+import static dev.halcyon.engine.disagg.RawHttp.write;
+import static dev.halcyon.engine.disagg.TestJson.json;
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -8,6 +11,7 @@ import dev.halcyon.engine.GenerationOutput;
 import dev.halcyon.engine.GenerationResult;
 import dev.halcyon.engine.LogitsView;
 import dev.halcyon.engine.SamplingParams;
+import dev.halcyon.engine.disagg.RawHttp;
 import dev.halcyon.engine.disagg.codec.LogitsCodec;
 import dev.halcyon.engine.disagg.codec.LogitsTensor;
 import java.io.IOException;
@@ -177,22 +181,21 @@ class HttpLogitsTest {
       try (Socket one = small.socket();
           Socket two = small.socket()) {
         for (Socket each : List.of(one, two)) {
-          TestServer.write(each, TestServer.httpPost(PATH, slow));
+          write(each, RawHttp.post(PATH, slow));
           assertThat(each.getInputStream().read()).as("its answer has begun").isEqualTo('H');
         }
         HttpResponse<String> third = small.post(PATH, five + "1}");
         assertThat(third.statusCode()).isEqualTo(503);
         assertThat(third.headers().firstValue("retry-after")).contains("1");
-        assertThat(TestServer.json(third.body()).at("/error/code").textValue())
-            .isEqualTo("out_of_memory");
+        assertThat(json(third.body()).at("/error/code").textValue()).isEqualTo("out_of_memory");
         small.answer(PATH, "{\"prompt\": \"Once\", \"max_tokens\": 2}"); // needs no room
       }
       // Both clients left.
-      TestServer.await("there is room", () -> small.post(PATH, five + "1}").statusCode() == 200);
+      await("there is room", () -> small.post(PATH, five + "1}").statusCode() == 200);
       HttpResponse<String> never =
           small.post(PATH, five + "6, \"return_generation_logits\": true}");
       assertThat(never.statusCode()).isEqualTo(400);
-      assertThat(TestServer.json(never.body()).at("/error/param").textValue())
+      assertThat(json(never.body()).at("/error/param").textValue())
           .isEqualTo("return_generation_logits");
       small.awaitIdle();
     }
@@ -215,7 +218,7 @@ class HttpLogitsTest {
       HttpResponse<String> response =
           small.post(PATH, "{\"prompt\": \"Once upon a time\", " + fields + "}");
       assertThat(response.statusCode()).isEqualTo(400);
-      assertThat(TestServer.json(response.body()).at("/error/param").textValue()).isEqualTo(param);
+      assertThat(json(response.body()).at("/error/param").textValue()).isEqualTo(param);
       small.answer(
           PATH,
           "{\"prompt\": \"Once upon a time\", \"max_tokens\": 4, \"return_generation_logits\": true}");

@@ -1,15 +1,18 @@
 package dev.halcyon.engine.disagg.http;
 
+import static dev.halcyon.engine.disagg.RawHttp.write;
+import static dev.halcyon.engine.disagg.TestJson.json;
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static dev.halcyon.engine.disagg.http.SplitServers.CHAT;
 import static dev.halcyon.engine.disagg.http.SplitServers.COMPLETIONS;
 import static dev.halcyon.engine.disagg.http.SplitServers.SPLIT;
-import static dev.halcyon.engine.disagg.http.TestServer.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.halcyon.engine.TinyCheckpoint;
 import dev.halcyon.engine.disagg.Ends;
 import dev.halcyon.engine.disagg.FollowedTransport;
+import dev.halcyon.engine.disagg.RawHttp;
 import dev.halcyon.engine.disagg.router.FakeEndpoint;
 import java.net.Socket;
 import java.net.http.HttpResponse;
@@ -98,7 +101,7 @@ class HttpOverlapTest {
     assertThat(split.statusCode()).as(split.body()).isEqualTo(200);
     assertThat(followed.events).contains("computed 40", "written 40");
     if (!stream) {
-      assertThat(TestServer.json(split.body()).get("choices"))
+      assertThat(json(split.body()).get("choices"))
           .isEqualTo(servers.whole.answer(COMPLETIONS, body).get("choices"));
     }
   }
@@ -111,14 +114,14 @@ class HttpOverlapTest {
     var answer = posted(CHAT, servers.generationFirst(body));
     awaitFetching();
     gate.countDown();
-    assertThat(TestServer.json(answer.join().body()).get("choices"))
+    assertThat(json(answer.join().body()).get("choices"))
         .isEqualTo(servers.whole.answer(CHAT, body).get("choices"));
   }
 
   @Test
   void aClientThatLeavesWhileThePromptIsComputed() throws Exception {
     try (Socket socket = servers.decode.socket()) {
-      TestServer.write(socket, TestServer.httpPost(COMPLETIONS, servers.generationFirst(BODY)));
+      write(socket, RawHttp.post(COMPLETIONS, servers.generationFirst(BODY)));
       awaitFetching();
     }
     await(
@@ -131,12 +134,12 @@ class HttpOverlapTest {
     String body = servers.generationFirst(BODY);
     var answer = posted(COMPLETIONS, body);
     awaitFetching();
-    String id = TestServer.json(body).path(SPLIT).path("request_id").textValue();
+    String id = json(body).path(SPLIT).path("request_id").textValue();
     assertThat(servers.cancel(id)).isEqualTo("{\"cancelled\":true}");
     gate.countDown();
     // Its connection says so, and the one for keys and values: whichever is first is told.
     HttpResponse<String> refused = answer.join();
-    assertThat(TestServer.json(refused.body()).at("/error/code").textValue())
+    assertThat(json(refused.body()).at("/error/code").textValue())
         .isIn("cancelled", "kv_transfer_cancelled");
     assertThat(refused.statusCode()).isIn(502, 503);
   }
@@ -210,7 +213,7 @@ class HttpOverlapTest {
         String body = SplitServers.with(BODY, SPLIT, servers.askingAt(fake.url().toString()));
         HttpResponse<String> response = decode.post(COMPLETIONS, body);
         assertThat(response.statusCode()).as(response.body()).isGreaterThanOrEqualTo(400);
-        return TestServer.json(response.body()).at("/error/code").textValue();
+        return json(response.body()).at("/error/code").textValue();
       }
     }
   }

@@ -1,8 +1,10 @@
 package dev.halcyon.engine.disagg.http;
 
+import static dev.halcyon.engine.disagg.RawHttp.write;
+import static dev.halcyon.engine.disagg.TestJson.json;
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static dev.halcyon.engine.disagg.http.SplitServers.COMPLETIONS;
 import static dev.halcyon.engine.disagg.http.SplitServers.SPLIT;
-import static dev.halcyon.engine.disagg.http.TestServer.await;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
@@ -16,6 +18,7 @@ import dev.halcyon.engine.GenerationHandle;
 import dev.halcyon.engine.GenerationRequest;
 import dev.halcyon.engine.SamplingParams;
 import dev.halcyon.engine.TinyCheckpoint;
+import dev.halcyon.engine.disagg.RawHttp;
 import dev.halcyon.engine.disagg.codec.Mutations;
 import java.net.Socket;
 import java.net.URI;
@@ -72,7 +75,7 @@ class HttpSplitFaultTest {
 
   private static JsonNode refused(HttpResponse<String> response, int status) {
     assertThat(response.statusCode()).as(response.body()).isEqualTo(status);
-    JsonNode error = TestServer.json(response.body()).get("error");
+    JsonNode error = json(response.body()).get("error");
     assertThat(error.get("message").textValue()).isNotBlank();
     return error;
   }
@@ -140,7 +143,7 @@ class HttpSplitFaultTest {
     String body = SplitServers.with(servers.second(LONG), "stream", stream);
     try (Stepped stepped = Stepped.of(servers.decode.engine)) {
       try (Socket socket = servers.decode.socket()) {
-        TestServer.write(socket, TestServer.httpPost(COMPLETIONS, body));
+        write(socket, RawHttp.post(COMPLETIONS, body));
         await("it runs beside the other", () -> stepped.step().runningSequences() == 2);
       }
       await("one runs no more", () -> stepped.step().runningSequences() == 1);
@@ -205,9 +208,9 @@ class HttpSplitFaultTest {
     String asked = SplitServers.with(BODY, SPLIT, SplitFields.contextOnly("left"));
     try (Held held = Held.of(servers.prefill.engine)) {
       try (Socket socket = servers.prefill.socket()) {
-        TestServer.write(
+        write(
             socket,
-            TestServer.httpPost("/prefill", asked)
+            RawHttp.post("/prefill", asked)
                 .replace("Host: x", "Host: x\r\nAuthorization: Bearer of-the-prefill"));
         awaitCalls(servers.prefill, 1);
       }
@@ -280,7 +283,7 @@ class HttpSplitFaultTest {
   void aClientThatLeavesBeforeThePromptIsComputedLeavesNothing() throws Exception {
     try (Held held = Held.of(servers.prefill.engine);
         Socket socket = servers.decode.socket()) {
-      TestServer.write(socket, TestServer.httpPost(COMPLETIONS, servers.generationFirst(BODY)));
+      write(socket, RawHttp.post(COMPLETIONS, servers.generationFirst(BODY)));
       awaitCalls(servers.prefill, 1);
       socket.close();
       awaitCalls(servers.prefill, 0);

@@ -1,5 +1,7 @@
 package dev.halcyon.engine.disagg.http;
 
+import static dev.halcyon.engine.disagg.RawHttp.readAll;
+import static dev.halcyon.engine.disagg.RawHttp.write;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.halcyon.engine.Engine;
@@ -41,8 +43,8 @@ class HttpTlsTest {
           trusting(keys).send(health, HttpResponse.BodyHandlers.ofString());
       assertThat(answer.body()).isEqualTo("{\"status\":\"ok\"}");
       try (Socket clear = server.socket()) {
-        TestServer.write(clear, "GET /health HTTP/1.1\r\n\r\n");
-        assertThat(TestServer.readAll(clear)).doesNotContain("HTTP/1.1");
+        write(clear, "GET /health HTTP/1.1\r\n\r\n");
+        assertThat(readAll(clear)).doesNotContain("HTTP/1.1");
       }
     }
   }

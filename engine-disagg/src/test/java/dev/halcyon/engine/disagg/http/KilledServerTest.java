@@ -1,8 +1,8 @@
 package dev.halcyon.engine.disagg.http;
 
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static dev.halcyon.engine.disagg.http.SplitServers.COMPLETIONS;
 import static dev.halcyon.engine.disagg.http.SplitServers.SPLIT;
-import static dev.halcyon.engine.disagg.http.TestServer.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.halcyon.engine.TinyCheckpoint;

@@ -9,12 +9,14 @@ import dev.halcyon.engine.disagg.Answers;
 import dev.halcyon.engine.disagg.Ends;
 import dev.halcyon.engine.disagg.FollowedTransport;
 import dev.halcyon.engine.disagg.JavaProcess;
+import dev.halcyon.engine.disagg.TestClient;
+import dev.halcyon.engine.disagg.TestJson;
+import dev.halcyon.engine.disagg.Waiting;
 import dev.halcyon.engine.disagg.http.SplitOptions.Role;
 import dev.halcyon.engine.disagg.transfer.NetworkTransport;
 import dev.halcyon.engine.transfer.KvTransport;
 import java.io.IOException;
 import java.net.URI;
-import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.file.Path;
@@ -34,8 +36,7 @@ public final class ServerProcess implements AutoCloseable {
 
   private final JavaProcess process;
   private final String url;
-  private final HttpClient client =
-      HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
+  private final TestClient client = new TestClient();
 
   private ServerProcess(JavaProcess process) throws IOException {
     this.process = process;
@@ -100,21 +101,17 @@ public final class ServerProcess implements AutoCloseable {
 
   /** Posts with its key. */
   CompletableFuture<HttpResponse<String>> post(String path, String body) {
-    HttpRequest request =
-        HttpRequest.newBuilder(URI.create(url + path))
-            .header("content-type", "application/json")
-            .header("authorization", "Bearer " + KEY)
-            .POST(HttpRequest.BodyPublishers.ofString(body))
-            .build();
-    return client.sendAsync(request, HttpResponse.BodyHandlers.ofString());
+    return client.sendAsync(keyed(TestClient.posting(url + path, body)));
+  }
+
+  private static HttpRequest keyed(HttpRequest.Builder request) {
+    return request.header("authorization", "Bearer " + KEY).build();
   }
 
   /** What a prefill server hands over. */
   JsonNode prefilled(String body, String id) {
     String asked = Answers.with(body, SplitServers.SPLIT, SplitFields.contextOnly(id));
-    HttpResponse<String> response = post("/prefill", asked).join();
-    assertThat(response.statusCode()).as(response.body()).isEqualTo(200);
-    return Answers.json(response.body()).get(SplitServers.SPLIT);
+    return TestJson.json(TestClient.good(post("/prefill", asked).join())).get(SplitServers.SPLIT);
   }
 
   /** A decode server here that has prompts computed by this prefill server. */
@@ -125,14 +122,9 @@ public final class ServerProcess implements AutoCloseable {
 
   /** Requires that nothing of any request is left in it. */
   public void assertClean() {
-    HttpRequest request =
-        HttpRequest.newBuilder(URI.create(url + "/metrics"))
-            .header("authorization", "Bearer " + KEY)
-            .build();
-    TestServer.await(
+    Waiting.await(
         "nothing is left in the other process",
-        () ->
-            isIdle(client.sendAsync(request, HttpResponse.BodyHandlers.ofString()).join().body()));
+        () -> isIdle(client.send(keyed(TestClient.request(url + "/metrics"))).body()));
   }
 
   private static boolean isIdle(String metrics) {

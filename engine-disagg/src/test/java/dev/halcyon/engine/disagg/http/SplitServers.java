@@ -1,8 +1,11 @@
 package dev.halcyon.engine.disagg.http;
 
+import static dev.halcyon.engine.disagg.TestJson.json;
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.halcyon.engine.BackendChoice;
 import dev.halcyon.engine.Engine;
@@ -11,10 +14,11 @@ import dev.halcyon.engine.EngineMetrics;
 import dev.halcyon.engine.ScheduleStyle;
 import dev.halcyon.engine.disagg.Answers;
 import dev.halcyon.engine.disagg.Ends;
+import dev.halcyon.engine.disagg.Idleness;
 import dev.halcyon.engine.disagg.PrefixAt;
+import dev.halcyon.engine.disagg.TestClient;
 import java.io.IOException;
 import java.net.URI;
-import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.EnumMap;
@@ -124,9 +128,7 @@ final class SplitServers implements AutoCloseable {
   /** What the prefill server hands over. */
   JsonNode prefilled(String body, String id) {
     String asked = with(body, SPLIT, SplitFields.contextOnly(id));
-    HttpResponse<String> response = prefill.postWithKey("/prefill", asked);
-    assertThat(response.statusCode()).as(response.body()).isEqualTo(200);
-    return TestServer.json(response.body()).get(SPLIT);
+    return json(TestClient.good(prefill.postWithKey("/prefill", asked))).get(SPLIT);
   }
 
   /** The body for the decode server, once the prefill server has done its part. */
@@ -168,8 +170,8 @@ final class SplitServers implements AutoCloseable {
   }
 
   static ObjectNode generationFirst(String id, String prefillUrl) {
-    return TestServer.MAPPER
-        .createObjectNode()
+    return JsonNodeFactory.instance
+        .objectNode()
         .put("request_type", "generation_only")
         .put("schedule_style", "generation_first")
         .put("request_id", id)
@@ -182,23 +184,16 @@ final class SplitServers implements AutoCloseable {
 
   /** Requires that nothing of any request is left. */
   void assertClean() {
-    TestServer.await("no transfer is open", () -> ends.openTransfers().getAsInt() == 0);
+    await("no transfer is open", () -> ends.openTransfers().getAsInt() == 0);
     for (TestServer server : List.of(whole, prefill, decode)) {
-      TestServer.await(
-          "nothing is left in an engine",
-          () -> {
-            EngineMetrics metrics = server.engine.metrics();
-            return metrics.pinnedPrompts() == 0
-                && metrics.receivingPrompts() == 0
-                && metrics.runningSequences() == 0
-                && metrics.waitingSequences() == 0
-                && metrics.freeBlocks() == metrics.totalBlocks()
-                && metrics.deviceMemory().results() == 0
-                && metrics.hostMemoryUsed() == 0;
-          });
+      await("nothing is left in an engine", () -> Idleness.isIdle(server.engine));
+      await("no memory is left in use", () -> hasNoResults(server.engine.metrics()));
     }
-    assertThat(TestServer.json(whole.get("/health").body()).get("status").textValue())
-        .isEqualTo("ok");
+    assertThat(json(whole.get("/health").body()).get("status").textValue()).isEqualTo("ok");
+  }
+
+  private static boolean hasNoResults(EngineMetrics metrics) {
+    return metrics.deviceMemory().results() == 0 && metrics.hostMemoryUsed() == 0;
   }
 
   @Override

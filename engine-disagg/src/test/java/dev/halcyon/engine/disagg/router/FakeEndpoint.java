@@ -1,7 +1,8 @@
 package dev.halcyon.engine.disagg.router;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
+import dev.halcyon.engine.disagg.TestJson;
+import dev.halcyon.engine.disagg.Waiting;
 import java.io.BufferedInputStream;
 import java.io.IOException;
 import java.io.InputStream;
@@ -28,16 +29,10 @@ import javax.net.ServerSocketFactory;
 /** An endpoint that does what a test tells it, to the byte. */
 public final class FakeEndpoint implements AutoCloseable {
 
-  private static final ObjectMapper MAPPER = new ObjectMapper();
-
   public record Request(String method, String path, Map<String, String> headers, String body) {
 
     JsonNode json() {
-      try {
-        return MAPPER.readTree(body);
-      } catch (IOException e) {
-        throw new UncheckedIOException(e);
-      }
+      return TestJson.json(body);
     }
 
     JsonNode params() {
@@ -218,7 +213,7 @@ public final class FakeEndpoint implements AutoCloseable {
 
   /** Is there again, at the same port, as soon as the system lets go of it. */
   void up() {
-    RouterRig.await(
+    Waiting.await(
         "the port is free",
         () -> {
           try {

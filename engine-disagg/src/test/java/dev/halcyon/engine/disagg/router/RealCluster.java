@@ -1,26 +1,23 @@
 package dev.halcyon.engine.disagg.router;
 
-import static org.assertj.core.api.Assertions.assertThat;
+import static dev.halcyon.engine.disagg.Waiting.await;
 
 import dev.halcyon.engine.BackendChoice;
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.EngineBuilder;
-import dev.halcyon.engine.EngineMetrics;
 import dev.halcyon.engine.ScheduleStyle;
 import dev.halcyon.engine.disagg.Answers;
+import dev.halcyon.engine.disagg.Idleness;
+import dev.halcyon.engine.disagg.TestClient;
 import dev.halcyon.engine.disagg.http.HttpOptions;
 import dev.halcyon.engine.disagg.http.HttpService;
 import dev.halcyon.engine.disagg.http.SplitOptions;
 import dev.halcyon.engine.disagg.server.ServerOptions;
 import dev.halcyon.engine.disagg.transfer.NetworkOptions;
 import dev.halcyon.engine.disagg.transfer.TcpTransport;
-import java.io.IOException;
 import java.net.URI;
-import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.LinkedHashMap;
@@ -42,8 +39,7 @@ final class RealCluster implements AutoCloseable {
   private final List<HttpService> prefill = new ArrayList<>();
   private final List<HttpService> decode = new ArrayList<>();
   private final List<TcpTransport> transports = new ArrayList<>();
-  private final HttpClient client =
-      HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
+  private final TestClient client = new TestClient();
 
   /**
    * @param model null for the default model
@@ -138,57 +134,31 @@ final class RealCluster implements AutoCloseable {
   }
 
   private String good(String url, String path, String body) {
-    HttpResponse<String> response = post(url, path, body);
-    assertThat(response.statusCode()).as(response.body()).isEqualTo(200);
-    return response.body();
+    return TestClient.good(post(url, path, body));
   }
 
   HttpResponse<String> post(String url, String path, String body) {
-    return send(request(url, path, body).build());
+    return client.send(TestClient.posting(url + path, body).build());
   }
 
   /** Posts as a router does. */
   HttpResponse<String> postWithKey(String url, String path, String body) {
-    return send(request(url, path, body).header("authorization", "Bearer " + KEY).build());
-  }
-
-  private static HttpRequest.Builder request(String url, String path, String body) {
-    return HttpRequest.newBuilder(URI.create(url + path))
-        .header("content-type", "application/json")
-        .timeout(Duration.ofMinutes(1))
-        .POST(HttpRequest.BodyPublishers.ofString(body));
+    return client.send(
+        TestClient.posting(url + path, body).header("authorization", "Bearer " + KEY).build());
   }
 
   HttpResponse<String> get(String url, String path) {
-    return send(HttpRequest.newBuilder(URI.create(url + path)).build());
-  }
-
-  private HttpResponse<String> send(HttpRequest request) {
-    try {
-      return client.send(request, HttpResponse.BodyHandlers.ofString());
-    } catch (IOException e) {
-      throw new AssertionError(e);
-    } catch (InterruptedException e) {
-      throw new IllegalStateException(e);
-    }
+    return client.send(TestClient.request(url + path).build());
   }
 
   /** Requires that nothing of any request is left anywhere. */
   void assertClean() {
-    RouterRig.await(
+    await(
         "no transfer is open",
         () -> transports.stream().allMatch(transport -> transport.openTransfers() == 0));
     for (Engine engine : engines) {
-      RouterRig.await("nothing is left in an engine", () -> isIdle(engine.metrics()));
+      await("nothing is left in an engine", () -> Idleness.isIdle(engine));
     }
-  }
-
-  private static boolean isIdle(EngineMetrics metrics) {
-    return metrics.pinnedPrompts() == 0
-        && metrics.receivingPrompts() == 0
-        && metrics.runningSequences() == 0
-        && metrics.waitingSequences() == 0
-        && metrics.freeBlocks() == metrics.totalBlocks();
   }
 
   @Override

@@ -1,11 +1,11 @@
 package dev.halcyon.engine.disagg.router;
 
+import static dev.halcyon.engine.disagg.RawHttp.readUntil;
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static dev.halcyon.engine.disagg.router.RouterRig.BODY;
 import static dev.halcyon.engine.disagg.router.RouterRig.COMPLETIONS;
 import static dev.halcyon.engine.disagg.router.RouterRig.STREAM;
-import static dev.halcyon.engine.disagg.router.RouterRig.await;
 import static dev.halcyon.engine.disagg.router.RouterRig.code;
-import static dev.halcyon.engine.disagg.router.RouterRig.readUntil;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.halcyon.engine.ScheduleStyle;

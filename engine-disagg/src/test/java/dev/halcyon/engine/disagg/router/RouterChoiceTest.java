@@ -1,8 +1,9 @@
 package dev.halcyon.engine.disagg.router;
 
+import static dev.halcyon.engine.disagg.TestJson.json;
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static dev.halcyon.engine.disagg.router.RouterRig.BODY;
 import static dev.halcyon.engine.disagg.router.RouterRig.COMPLETIONS;
-import static dev.halcyon.engine.disagg.router.RouterRig.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import java.net.Socket;
@@ -162,7 +163,7 @@ class RouterChoiceTest {
   }
 
   private static long[] keys(String body) {
-    return PrefixKeys.of(RouterRig.json(body), 42);
+    return PrefixKeys.of(json(body), 42);
   }
 
   private static int common(String one, String other) {
@@ -189,7 +190,7 @@ class RouterChoiceTest {
     assertThat(common(prompt(LONG), "{\"prompt\": [\"" + LONG + "\", \"x\"]}")).isEqualTo(4);
     assertThat(common(prompt(LONG), "{\"cache_salt\": \"s\", \"prompt\": \"" + LONG + "\"}"))
         .isZero();
-    assertThat(PrefixKeys.of(RouterRig.json(prompt(LONG)), 43)).doesNotContain(keys(prompt(LONG)));
+    assertThat(PrefixKeys.of(json(prompt(LONG)), 43)).doesNotContain(keys(prompt(LONG)));
   }
 
   @Test

@@ -1,20 +1,14 @@
 package dev.halcyon.engine.disagg.router;
 
-import static org.assertj.core.api.Assertions.assertThat;
-
 import dev.halcyon.engine.BackendChoice;
 import dev.halcyon.engine.Engine;
 import dev.halcyon.engine.ScheduleStyle;
 import dev.halcyon.engine.disagg.Answers;
+import dev.halcyon.engine.disagg.TestClient;
 import dev.halcyon.engine.disagg.http.HttpOptions;
 import dev.halcyon.engine.disagg.http.HttpService;
 import dev.halcyon.engine.disagg.http.ServerProcess;
 import dev.halcyon.engine.disagg.transfer.NetworkTransport;
-import java.io.IOException;
-import java.net.URI;
-import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
-import java.net.http.HttpResponse;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
@@ -25,8 +19,7 @@ import org.junit.jupiter.api.Timeout;
 @Timeout(180)
 class RouterProcessesTest {
 
-  private final HttpClient client =
-      HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
+  private final TestClient client = new TestClient();
 
   @Test
   void completions() throws Exception {
@@ -78,21 +71,7 @@ class RouterProcessesTest {
   }
 
   private Answers.Server at(String url) {
-    return (path, body) -> {
-      HttpRequest request =
-          HttpRequest.newBuilder(URI.create(url + path))
-              .header("content-type", "application/json")
-              .POST(HttpRequest.BodyPublishers.ofString(body))
-              .build();
-      try {
-        HttpResponse<String> response = client.send(request, HttpResponse.BodyHandlers.ofString());
-        assertThat(response.statusCode()).as(response.body()).isEqualTo(200);
-        return response.body();
-      } catch (IOException e) {
-        throw new AssertionError(e);
-      } catch (InterruptedException e) {
-        throw new IllegalStateException(e);
-      }
-    };
+    return (path, body) ->
+        TestClient.good(client.send(TestClient.posting(url + path, body).build()));
   }
 }

@@ -1,13 +1,15 @@
 package dev.halcyon.engine.disagg.router;
 
+import static dev.halcyon.engine.disagg.RawHttp.readAll;
+import static dev.halcyon.engine.disagg.RawHttp.readUntil;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.halcyon.engine.ScheduleStyle;
 import dev.halcyon.engine.TinyCheckpoint;
+import dev.halcyon.engine.disagg.RawHttp;
 import dev.halcyon.engine.disagg.server.ServerOptions;
 import java.net.Socket;
 import java.net.http.HttpResponse;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -46,13 +48,13 @@ class RouterRestartTest {
       for (int i = 0; i < 40; i++) {
         Socket socket = new Socket("127.0.0.1", port);
         socket.setSoTimeout(20_000);
-        socket.getOutputStream().write(post(LONG).getBytes(StandardCharsets.UTF_8));
+        RawHttp.write(socket, RawHttp.post(COMPLETIONS, LONG));
         streams.add(socket);
       }
-      RouterRig.readUntil(streams.get(0), "data: ");
+      readUntil(streams.get(0), "data: ");
       first.close();
       for (Socket stream : streams) {
-        assertThat(RouterRig.readAll(stream))
+        assertThat(readAll(stream))
             .satisfiesAnyOf(
                 text -> assertThat(text).contains("shutting_down"),
                 text -> assertThat(text).as("cut off within an event").doesNotContain("\r\n0\r\n"),
@@ -67,15 +69,6 @@ class RouterRestartTest {
       }
       cluster.assertClean();
     }
-  }
-
-  private static String post(String body) {
-    return "POST "
-        + COMPLETIONS
-        + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
-        + body.length()
-        + "\r\n\r\n"
-        + body;
   }
 
   /** What a router that was killed leaves is a prompt that nobody fetches. */

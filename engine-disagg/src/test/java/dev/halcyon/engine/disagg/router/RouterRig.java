@@ -1,23 +1,20 @@
 package dev.halcyon.engine.disagg.router;
 
+import static dev.halcyon.engine.disagg.TestJson.json;
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
+import dev.halcyon.engine.disagg.RawHttp;
+import dev.halcyon.engine.disagg.TestClient;
 import dev.halcyon.engine.disagg.server.ServerOptions;
 import java.io.IOException;
-import java.io.InputStream;
 import java.net.Socket;
-import java.net.URI;
-import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import java.util.function.BooleanSupplier;
 import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
 
@@ -28,13 +25,10 @@ final class RouterRig implements AutoCloseable {
   static final String BODY = "{\"prompt\": \"Once\"}";
   static final String STREAM = "{\"prompt\": \"Once\", \"stream\": true}";
 
-  private static final ObjectMapper MAPPER = new ObjectMapper();
-
   final List<FakeEndpoint> prefill = new ArrayList<>();
   final List<FakeEndpoint> decode = new ArrayList<>();
   DisaggService router;
-  private final HttpClient client =
-      HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
+  private final TestClient client = new TestClient();
 
   RouterRig(int prefills, int decodes, UnaryOperator<RouterOptions.Builder> change) {
     this(prefills, decodes, server(), change);
@@ -94,7 +88,7 @@ final class RouterRig implements AutoCloseable {
   }
 
   HttpResponse<String> get(String path) {
-    return send(HttpRequest.newBuilder(URI.create(router.url() + path)).build());
+    return send(TestClient.request(router.url() + path).build());
   }
 
   HttpResponse<String> post(String path, String body) {
@@ -102,57 +96,23 @@ final class RouterRig implements AutoCloseable {
   }
 
   CompletableFuture<HttpResponse<String>> postAsync(String path, String body) {
-    return client.sendAsync(request(path, body), HttpResponse.BodyHandlers.ofString());
+    return client.sendAsync(request(path, body));
   }
 
   HttpRequest request(String path, String body) {
-    return HttpRequest.newBuilder(URI.create(router.url() + path))
-        .header("content-type", "application/json")
-        .timeout(Duration.ofSeconds(30))
-        .POST(HttpRequest.BodyPublishers.ofString(body))
-        .build();
+    return TestClient.posting(router.url() + path, body).timeout(Duration.ofSeconds(30)).build();
   }
 
   HttpResponse<String> send(HttpRequest request) {
-    try {
-      return client.send(request, HttpResponse.BodyHandlers.ofString());
-    } catch (IOException e) {
-      throw new AssertionError(e);
-    } catch (InterruptedException e) {
-      throw new IllegalStateException(e);
-    }
+    return client.send(request);
   }
 
   /** A connection of its own, with a request sent. */
   Socket open(String path, String body) throws IOException {
     Socket socket = new Socket("127.0.0.1", router.port());
     socket.setSoTimeout(20_000);
-    byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
-    String head =
-        "POST "
-            + path
-            + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
-            + bytes.length
-            + "\r\n\r\n";
-    socket.getOutputStream().write(head.getBytes(StandardCharsets.UTF_8));
-    socket.getOutputStream().write(bytes);
-    socket.getOutputStream().flush();
+    RawHttp.write(socket, RawHttp.post(path, body));
     return socket;
-  }
-
-  static String readUntil(Socket socket, String text) throws IOException {
-    InputStream in = socket.getInputStream();
-    StringBuilder got = new StringBuilder();
-    while (got.indexOf(text) < 0) {
-      int next = in.read();
-      assertThat(next).as("end of " + got).isNotNegative();
-      got.append((char) next);
-    }
-    return got.toString();
-  }
-
-  static String readAll(Socket socket) throws IOException {
-    return new String(socket.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
   }
 
   /** A metric's value; null if it is not there. */
@@ -176,28 +136,8 @@ final class RouterRig implements AutoCloseable {
         .allMatch(line -> line.endsWith(" 0.0"));
   }
 
-  static JsonNode json(String text) {
-    try {
-      return MAPPER.readTree(text);
-    } catch (IOException e) {
-      throw new AssertionError(text, e);
-    }
-  }
-
   /** The code of an answer that is an error. */
   static String code(HttpResponse<String> response) {
     return json(response.body()).path("error").path("code").asText();
-  }
-
-  static void await(String what, BooleanSupplier condition) {
-    long end = System.nanoTime() + Duration.ofSeconds(20).toNanos();
-    while (!condition.getAsBoolean()) {
-      assertThat(System.nanoTime()).as("waited too long until " + what).isLessThan(end);
-      try {
-        Thread.sleep(5);
-      } catch (InterruptedException e) {
-        throw new IllegalStateException(e);
-      }
-    }
   }
 }

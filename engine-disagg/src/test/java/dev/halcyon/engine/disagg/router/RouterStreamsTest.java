@@ -1,5 +1,6 @@
 package dev.halcyon.engine.disagg.router;
 
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.halcyon.engine.ScheduleStyle;
@@ -88,7 +89,7 @@ class RouterStreamsTest {
       // The same request always has the same answer.
       assertThat(answers.stream().map(RouterStreamsTest::text).distinct()).hasSize(1);
       cluster.assertClean();
-      RouterRig.await(
+      await(
           "nothing is left in the router",
           () -> {
             String now = cluster.get(router.url(), "/metrics").body();

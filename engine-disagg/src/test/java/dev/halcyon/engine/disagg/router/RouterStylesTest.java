@@ -1,10 +1,11 @@
 package dev.halcyon.engine.disagg.router;
 
+import static dev.halcyon.engine.disagg.TestJson.json;
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static dev.halcyon.engine.disagg.router.RouterRig.BODY;
 import static dev.halcyon.engine.disagg.router.RouterRig.COMPLETIONS;
 import static dev.halcyon.engine.disagg.router.RouterRig.STREAM;
 import static dev.halcyon.engine.disagg.router.RouterRig.code;
-import static dev.halcyon.engine.disagg.router.RouterRig.json;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.halcyon.engine.ScheduleStyle;
@@ -142,7 +143,7 @@ class RouterStylesTest {
         assertThat(byDecode.body()).isEqualTo(error);
         Request only = rig.decode().requests(COMPLETIONS).get(0);
         assertThat(rig.decode().requests(COMPLETIONS)).hasSize(1);
-        RouterRig.await("it is freed", () -> !rig.prefill().cancelled().isEmpty());
+        await("it is freed", () -> !rig.prefill().cancelled().isEmpty());
         assertThat(rig.prefill().cancelled())
             .containsExactly(only.params().path("request_id").asText());
       }
@@ -196,7 +197,7 @@ class RouterStylesTest {
       assertThat(code(response)).isEqualTo("answer_too_large");
       assertThat(rig.decode().requests(COMPLETIONS)).isEmpty();
       assertThat(rig.prefill().prefilled()).as("the next would not be smaller").hasSize(1);
-      RouterRig.await("it is freed", () -> !rig.prefill().cancelled().isEmpty());
+      await("it is freed", () -> !rig.prefill().cancelled().isEmpty());
       assertThat(rig.metric("halcyon_router_endpoint_up")).isEqualTo(1);
     }
   }

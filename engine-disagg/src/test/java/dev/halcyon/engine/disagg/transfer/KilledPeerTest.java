@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import dev.halcyon.engine.KvDescriptor;
 import dev.halcyon.engine.KvTransferException.Reason;
 import dev.halcyon.engine.disagg.JavaProcess;
+import dev.halcyon.engine.disagg.Waiting;
 import dev.halcyon.engine.transfer.KvLayout;
 import dev.halcyon.engine.transfer.KvTransport;
 import java.io.IOException;
@@ -86,9 +87,7 @@ class KilledPeerTest {
       } else {
         FakeSink sink = new FakeSink(LARGE, TOKENS, 0).holding();
         transport.fetch(new KvDescriptor(bytes(arguments[1])), sink);
-        while (sink.writes() == 0) {
-          Thread.sleep(1);
-        }
+        Waiting.await("the sink has a piece", () -> sink.writes() > 0);
         JavaProcess.say("receiving");
       }
       JavaProcess.stay();

@@ -1,5 +1,6 @@
 package dev.halcyon.engine.disagg.transfer;
 
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.halcyon.engine.KvDescriptor;
@@ -9,6 +10,7 @@ import dev.halcyon.engine.transfer.KvFetch;
 import dev.halcyon.engine.transfer.KvLayout;
 import dev.halcyon.engine.transfer.KvOffer;
 import dev.halcyon.engine.transfer.KvTransport;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.ExecutionException;
@@ -25,6 +27,9 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 /** What every transport does. */
 abstract class KvTransportContract {
+
+  /** How long transports may take to clean up. */
+  static final Duration SOON = Duration.ofSeconds(5);
 
   KvTransport context;
   KvTransport generation;
@@ -79,9 +84,7 @@ abstract class KvTransportContract {
     FakeSource source = new FakeSource(large, 70);
     FakeSink sink = new FakeSink(large, 70, 0).holding();
     generation.fetch(context.offer(source).descriptor(), sink);
-    while (sink.writes() == 0) {
-      Thread.sleep(1);
-    }
+    await("the sink has a piece", () -> sink.writes() > 0);
     Thread.sleep(100);
     assertThat(sink.writes()).isLessThanOrEqualTo(8);
     assertThat(source.ended()).isNotDone();
@@ -251,12 +254,8 @@ abstract class KvTransportContract {
     source.answer();
   }
 
-  void assertNothingOpen() throws InterruptedException {
-    long deadline = System.nanoTime() + 5_000_000_000L;
-    while (openTransfers() > 0) {
-      assertThat(System.nanoTime()).as("transfers are left").isLessThan(deadline);
-      Thread.sleep(2);
-    }
+  void assertNothingOpen() {
+    await("no transfer is left", SOON, () -> openTransfers() == 0);
   }
 
   /** The error of a fetch, thrown or told. */

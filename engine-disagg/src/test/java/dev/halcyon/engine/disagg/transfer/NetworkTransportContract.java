@@ -1,5 +1,6 @@
 package dev.halcyon.engine.disagg.transfer;
 
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.halcyon.engine.KvTransferException;
@@ -137,12 +138,8 @@ abstract class NetworkTransportContract extends KvTransportContract {
   }
 
   /** Waits until no transport has memory of a piece with somebody. */
-  final void assertNoBufferInUse() throws InterruptedException {
-    long deadline = System.nanoTime() + 5_000_000_000L;
-    while (buffersInUse(context) + buffersInUse(generation) > 0) {
-      assertThat(System.nanoTime()).as("buffers are in use").isLessThan(deadline);
-      Thread.sleep(2);
-    }
+  final void assertNoBufferInUse() {
+    await("no buffer is in use", SOON, () -> buffersInUse(context) + buffersInUse(generation) == 0);
   }
 
   @Test

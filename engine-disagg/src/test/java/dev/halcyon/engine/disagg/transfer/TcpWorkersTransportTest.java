@@ -1,5 +1,6 @@
 package dev.halcyon.engine.disagg.transfer;
 
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.halcyon.engine.KvTransferException;
@@ -40,7 +41,7 @@ class TcpWorkersTransportTest extends TcpTransportTest {
   }
 
   @AfterEach
-  void nothingIsLeft() throws InterruptedException {
+  void nothingIsLeft() {
     gate.countDown();
     generation.close();
     context.close();
@@ -67,18 +68,15 @@ class TcpWorkersTransportTest extends TcpTransportTest {
     return new FakeSink(LARGE, TOKENS, 0).onWrite(this::stand);
   }
 
-  private void awaitAllStanding() throws InterruptedException {
-    while (standing.get() < WORKERS) {
-      Thread.sleep(1);
-    }
+  private void awaitAllStanding() {
+    await("all workers stand", () -> standing.get() >= WORKERS);
   }
 
-  private static void awaitInUse(KvTransport transport, int buffers) throws InterruptedException {
-    long deadline = System.nanoTime() + 5_000_000_000L;
-    while (((TcpTransport) transport).buffersInUse() != buffers) {
-      assertThat(System.nanoTime()).as("%d buffers in use", buffers).isLessThan(deadline);
-      Thread.sleep(1);
-    }
+  private static void awaitInUse(KvTransport transport, int buffers) {
+    await(
+        buffers + " buffers are in use",
+        SOON,
+        () -> ((TcpTransport) transport).buffersInUse() == buffers);
   }
 
   /** Those that wait are never read, and the closed transport has none of their memory left. */

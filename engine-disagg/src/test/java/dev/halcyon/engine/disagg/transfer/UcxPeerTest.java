@@ -1,5 +1,6 @@
 package dev.halcyon.engine.disagg.transfer;
 
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static dev.halcyon.engine.disagg.transfer.KvTransportContract.soon;
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -129,11 +130,7 @@ class UcxPeerTest {
     }
   }
 
-  private static void awaitNoBufferInUse(UcxTransport transport) throws InterruptedException {
-    long deadline = System.nanoTime() + 5_000_000_000L;
-    while (transport.buffersInUse() > 0) {
-      assertThat(System.nanoTime()).as("buffers are in use").isLessThan(deadline);
-      Thread.sleep(2);
-    }
+  private static void awaitNoBufferInUse(UcxTransport transport) {
+    await("no buffer is in use", KvTransportContract.SOON, () -> transport.buffersInUse() == 0);
   }
 }

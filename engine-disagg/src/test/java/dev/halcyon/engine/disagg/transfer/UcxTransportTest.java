@@ -1,5 +1,6 @@
 package dev.halcyon.engine.disagg.transfer;
 
+import static dev.halcyon.engine.disagg.Waiting.await;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
@@ -61,15 +62,15 @@ class UcxTransportTest extends NetworkTransportContract {
   }
 
   @AfterEach
-  void noThreadIsLeft() throws InterruptedException {
+  void noThreadIsLeft() {
     listening.close();
     connecting.close();
-    long deadline = System.nanoTime() + 5_000_000_000L;
-    while (Thread.getAllStackTraces().keySet().stream()
-        .anyMatch(thread -> thread.getName().startsWith("halcyon-ucx"))) {
-      assertThat(System.nanoTime()).as("threads are left").isLessThan(deadline);
-      Thread.sleep(1);
-    }
+    await(
+        "no thread is left",
+        SOON,
+        () ->
+            Thread.getAllStackTraces().keySet().stream()
+                .noneMatch(thread -> thread.getName().startsWith("halcyon-ucx")));
   }
 
   /** Pieces above the threshold are fetched from the sender's memory; those below it are sent. */
@@ -95,9 +96,7 @@ class UcxTransportTest extends NetworkTransportContract {
     FakeSource source = new FakeSource(LARGE, 70);
     FakeSink sink = new FakeSink(LARGE, 70, 0).holding();
     KvFetch fetch = generation.fetch(context.offer(source).descriptor(), sink);
-    while (sink.writes() == 0) {
-      Thread.sleep(1);
-    }
+    await("the sink has a piece", () -> sink.writes() > 0);
     // No more than may be on their way at once.
     assertThat(connecting.buffersInUse()).isBetween(1, 8);
     fetch.cancel(new KvTransferException(Reason.CANCELLED, "test"));
@@ -120,9 +119,7 @@ class UcxTransportTest extends NetworkTransportContract {
     generation.fetch(context.offer(source).descriptor(), sink);
     generation.fetch(context.offer(other).descriptor(), otherSink);
     source.awaitReading();
-    while (otherSink.writes() == 0) {
-      Thread.sleep(1);
-    }
+    await("the other sink has a piece", () -> otherSink.writes() > 0);
     generation.close();
     context.close();
     source.answer();
