@@ -77,7 +77,7 @@ final class DecodeRole implements AutoCloseable {
     URI prefill = allowed(split);
     split.refuseOthers();
     admit(body.request().prompts().size());
-    new GenerationFirst(call, body, prefill, id).start();
+    new RemotePrefill(call, body, prefill, id).start();
   }
 
   private URI allowed(Fields split) {
@@ -111,7 +111,7 @@ final class DecodeRole implements AutoCloseable {
   }
 
   /** A request whose prompts are computed at a prefill server that is asked from here. */
-  private final class GenerationFirst {
+  private final class RemotePrefill {
 
     private final Call call;
     private final Body body;
@@ -121,7 +121,7 @@ final class DecodeRole implements AutoCloseable {
     private PrefillAnswer asked;
     private EventStream events;
 
-    GenerationFirst(Call call, Body body, URI prefill, String id) {
+    RemotePrefill(Call call, Body body, URI prefill, String id) {
       this.call = call;
       this.body = body;
       this.prefill = prefill;

@@ -72,9 +72,9 @@ final class RoutedRequest {
       return;
     }
     if (router.options().scheduleStyle() == ScheduleStyle.CONTEXT_FIRST) {
-      new ContextFirst(router, this).start();
+      new ContextFirstTry(router, this).start();
     } else {
-      new GenerationFirst(router, this).start();
+      new GenerationFirstTry(router, this).start();
     }
   }
 

@@ -3,8 +3,8 @@
  *
  * <p>{@link dev.halcyon.engine.disagg.router.DisaggService} listens. A {@link
  * dev.halcyon.engine.disagg.router.RoutedRequest} is a client's request on its way; one try of it
- * is {@link dev.halcyon.engine.disagg.router.ContextFirst} or {@link
- * dev.halcyon.engine.disagg.router.GenerationFirst}, and a {@link
+ * is {@link dev.halcyon.engine.disagg.router.ContextFirstTry} or {@link
+ * dev.halcyon.engine.disagg.router.GenerationFirstTry}, and a {@link
  * dev.halcyon.engine.disagg.router.Relay} passes the answer on. {@link
  * dev.halcyon.engine.disagg.router.NodeClient} calls endpoints ({@link
  * dev.halcyon.engine.disagg.router.Node}), which {@link dev.halcyon.engine.disagg.router.NodeGroup}

@@ -5,7 +5,7 @@ import dev.halcyon.engine.disagg.server.Json;
 import io.netty.buffer.Unpooled;
 
 /** One try of a request: has the prompt computed, and hands it on to be continued. */
-final class ContextFirst implements Relay.Outcome {
+final class ContextFirstTry implements Relay.Outcome {
 
   /** Larger answers are looked through by another thread than the event loop's. */
   private static final int SMALL = 256 << 10;
@@ -17,7 +17,7 @@ final class ContextFirst implements Relay.Outcome {
   private Node decode;
   private Handover handover;
 
-  ContextFirst(RouterParts router, RoutedRequest request) {
+  ContextFirstTry(RouterParts router, RoutedRequest request) {
     this.router = router;
     this.request = request;
   }

@@ -5,14 +5,14 @@ import dev.halcyon.engine.disagg.server.Json;
 import io.netty.buffer.Unpooled;
 
 /** One try of a request: asks a decode endpoint, which has the prompt computed once it has room. */
-final class GenerationFirst implements Relay.Outcome {
+final class GenerationFirstTry implements Relay.Outcome {
 
   private final RouterParts router;
   private final RoutedRequest request;
   private Node prefill;
   private Node decode;
 
-  GenerationFirst(RouterParts router, RoutedRequest request) {
+  GenerationFirstTry(RouterParts router, RoutedRequest request) {
     this.router = router;
     this.request = request;
   }
