@@ -46,13 +46,24 @@ class TcpConnectionsTransportTest extends TcpTransportTest {
     return generation;
   }
 
-  /** Fetches prompts until pieces came over so many connections. */
-  private void spread(TcpTransport server, Set<Integer> used, int connections) throws Exception {
+  /** Fetches prompts until something came over as many connections as there are to be. */
+  private void spread(TcpTransport server, Set<Integer> used) throws Exception {
     long deadline = System.nanoTime() + 20_000_000_000L;
-    while (used.size() < connections) {
-      assertThat(System.nanoTime()).as("pieces came over %s", used).isLessThan(deadline);
+    while (used.size() < CONNECTIONS) {
+      assertThat(System.nanoTime()).as("something came over %s", used).isLessThan(deadline);
       requireFetched(server);
     }
+  }
+
+  /** Notes the connections that frames of some types, or any, come over; lets all pass. */
+  private static FrameProxy.Change noting(Set<Integer> connections, Byte... types) {
+    List<Byte> noted = List.of(types);
+    return (connection, frame) -> {
+      if (noted.isEmpty() || noted.contains(frame[0])) {
+        connections.add(connection);
+      }
+      return List.of(frame);
+    };
   }
 
   private void requireFetched(TcpTransport server) throws Exception {
@@ -71,18 +82,14 @@ class TcpConnectionsTransportTest extends TcpTransportTest {
         KvTransport client = fetchingTokens()) {
       Set<Integer> used = ConcurrentHashMap.newKeySet();
       Set<Integer> spoken = ConcurrentHashMap.newKeySet();
+      FrameProxy.Change pieces = noting(used, KvFrames.DATA);
+      FrameProxy.Change words = noting(spoken, KvFrames.COMPUTED, KvFrames.END);
       proxy.transformByConnection(
           (connection, frame) -> {
-            switch (frame[0]) {
-              case KvFrames.DATA -> used.add(connection);
-              case KvFrames.COMPUTED, KvFrames.END -> spoken.add(connection);
-              default -> {
-                // Of a handshake.
-              }
-            }
-            return List.of(frame);
+            words.apply(connection, frame);
+            return pieces.apply(connection, frame);
           });
-      spread(server, used, CONNECTIONS);
+      spread(server, used);
       assertThat(used).containsExactlyInAnyOrder(0, 1, 2);
       assertThat(spoken).containsExactly(0);
     }
@@ -100,15 +107,9 @@ class TcpConnectionsTransportTest extends TcpTransportTest {
         TcpTransport server = behind(proxy);
         KvTransport client = fetchingTokens()) {
       Set<Integer> used = ConcurrentHashMap.newKeySet();
-      FrameProxy.Change noting =
-          (connection, frame) -> {
-            if (frame[0] == KvFrames.DATA) {
-              used.add(connection);
-            }
-            return List.of(frame);
-          };
+      FrameProxy.Change noting = noting(used, KvFrames.DATA);
       proxy.transformByConnection(noting);
-      spread(server, used, CONNECTIONS);
+      spread(server, used);
       proxy.transformByConnection(
           (connection, frame) ->
               connection == cut && frame[0] == KvFrames.DATA ? null : List.of(frame));
@@ -119,7 +120,7 @@ class TcpConnectionsTransportTest extends TcpTransportTest {
       assertThat(soon(source.ended())).isEqualTo("PEER_LOST");
       used.clear();
       proxy.transformByConnection(noting);
-      spread(server, used, CONNECTIONS);
+      spread(server, used);
       assertThat(used).containsExactlyInAnyOrder(3, 4, 5);
     }
   }
@@ -136,7 +137,7 @@ class TcpConnectionsTransportTest extends TcpTransportTest {
             asked.add(connection);
             return connection == 0 ? List.of(frame) : null;
           });
-      spread(server, asked, CONNECTIONS);
+      spread(server, asked);
       requireFetched(server);
       assertThat(asked).containsExactlyInAnyOrder(0, 1, 2);
     }
@@ -151,17 +152,15 @@ class TcpConnectionsTransportTest extends TcpTransportTest {
         KvTransport client = fetchingTokens()) {
       Set<Integer> welcome = ConcurrentHashMap.newKeySet();
       Set<Integer> used = ConcurrentHashMap.newKeySet();
+      FrameProxy.Change welcomes = noting(welcome, KvFrames.WELCOME);
+      FrameProxy.Change pieces = noting(used, KvFrames.DATA);
       proxy.transformByConnection(
           (connection, frame) -> {
             proxy.redirect(another.port());
-            if (frame[0] == KvFrames.WELCOME) {
-              welcome.add(connection);
-            } else if (frame[0] == KvFrames.DATA) {
-              used.add(connection);
-            }
-            return List.of(frame);
+            welcomes.apply(connection, frame);
+            return pieces.apply(connection, frame);
           });
-      spread(server, welcome, CONNECTIONS);
+      spread(server, welcome);
       for (int i = 0; i < 20; i++) {
         requireFetched(server);
       }
@@ -176,12 +175,8 @@ class TcpConnectionsTransportTest extends TcpTransportTest {
         TcpTransport server = behind(proxy);
         KvTransport client = fetchingTokens()) {
       Set<Integer> used = ConcurrentHashMap.newKeySet();
-      proxy.transformByConnection(
-          (connection, frame) -> {
-            used.add(connection);
-            return List.of(frame);
-          });
-      spread(server, used, CONNECTIONS);
+      proxy.transformByConnection(noting(used));
+      spread(server, used);
       FakeSource source = new FakeSource(TOKENS).holding();
       FakeSink sink = new FakeSink(TOKENS, 0);
       generation.fetch(server.offer(source).descriptor(), sink);
@@ -214,11 +209,7 @@ class TcpConnectionsTransportTest extends TcpTransportTest {
         TcpTransport server = behind(proxy);
         KvTransport client = new TcpTransport(options().listen(false).token("another").build())) {
       Set<Integer> asked = ConcurrentHashMap.newKeySet();
-      proxy.transformByConnection(
-          (connection, frame) -> {
-            asked.add(connection);
-            return List.of(frame);
-          });
+      proxy.transformByConnection(noting(asked));
       generation.close();
       generation = client;
       KvTransferException refused =
