@@ -143,7 +143,6 @@ final class TiledProjection implements AutoCloseable {
     if (reduction == null) {
       return false;
     }
-    boolean ends = target.scored() + rows == target.promptLength();
     // Given back before the wait, as operations called later may have it.
     try (DeviceBuffer tile = allocate(rows, columns)) {
       reduce(target, hidden, rows, columns, tile, last, reduction);
@@ -151,8 +150,13 @@ final class TiledProjection implements AutoCloseable {
     for (int row : reduction.finish()) {
       reduceWhole(target, hidden, row);
     }
-    target.acceptReduced(rows, ends ? lastRow.end() : null);
+    target.acceptReduced(rows, ends(target, rows) ? lastRow.end() : null);
     return true;
+  }
+
+  /** Whether the next rows are a prompt's last ones. */
+  private static boolean ends(ContextLogits target, int rows) {
+    return target.scored() + rows == target.promptLength();
   }
 
   /**
@@ -170,7 +174,7 @@ final class TiledProjection implements AutoCloseable {
       TileReduction reduction) {
     PromptLogprobs out = target.logprobs();
     int first = target.scored();
-    boolean ends = first + rows == target.promptLength();
+    boolean ends = ends(target, rows);
     int vocabSize = head.vocabSize();
     int done = 0;
     while (done < vocabSize) {
