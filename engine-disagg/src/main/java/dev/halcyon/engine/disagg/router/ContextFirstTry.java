@@ -28,8 +28,7 @@ final class ContextFirstTry implements Relay.Outcome {
       request.noneUp(Role.PREFILL);
       return;
     }
-    String id = router.ids().next();
-    request.pinned(new Pin(prefill, id));
+    String id = request.pinOn(prefill);
     ObjectNode params = Json.object().put("request_type", "context_only").put("request_id", id);
     request.post(
         prefill,
@@ -44,7 +43,7 @@ final class ContextFirstTry implements Relay.Outcome {
       return;
     }
     if (result.isBusy() || !result.isRefusal()) {
-      request.pinned(null);
+      request.notPinned();
     }
     request.endpointRefused(prefill, result);
   }
@@ -81,7 +80,7 @@ final class ContextFirstTry implements Relay.Outcome {
 
   private void promptFailed(ExchangeFailure failure) {
     if (!failure.sent()) {
-      request.pinned(null);
+      request.notPinned();
     }
     request.endpointFailed(prefill, failure);
   }
@@ -112,8 +111,7 @@ final class ContextFirstTry implements Relay.Outcome {
 
   @Override
   public void ended(boolean well) {
-    decode.callSucceeded();
-    request.end(well);
+    request.answered(decode, well);
   }
 
   @Override

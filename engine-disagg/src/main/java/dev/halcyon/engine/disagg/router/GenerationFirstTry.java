@@ -24,8 +24,7 @@ final class GenerationFirstTry implements Relay.Outcome {
       request.noneUp(prefill == null ? Role.PREFILL : Role.DECODE);
       return;
     }
-    String id = router.ids().next();
-    request.pinned(new Pin(prefill, id));
+    String id = request.pinOn(prefill);
     request.lendTo(prefill);
     ObjectNode params =
         Json.object()
@@ -54,8 +53,7 @@ final class GenerationFirstTry implements Relay.Outcome {
 
   @Override
   public void ended(boolean well) {
-    decode.callSucceeded();
-    request.end(well);
+    request.answered(decode, well);
   }
 
   @Override
@@ -65,7 +63,7 @@ final class GenerationFirstTry implements Relay.Outcome {
       return;
     }
     if (!failure.sent()) {
-      request.pinned(null);
+      request.notPinned();
     }
     request.endpointFailed(decode, failure);
   }

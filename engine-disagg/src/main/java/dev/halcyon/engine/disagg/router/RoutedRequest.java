@@ -111,9 +111,20 @@ final class RoutedRequest {
     return new Relay(call, router.options().silenceTimeout(), outcome);
   }
 
-  /** Notes what has to be freed if this does not end well; null for nothing. */
-  void pinned(Pin mayBe) {
-    pin = mayBe;
+  /**
+   * Notes that an endpoint is to keep the prompt, which has to be freed if this does not end well.
+   *
+   * @return what the prompt is called there
+   */
+  String pinOn(Node node) {
+    String id = router.ids().next();
+    pin = new Pin(node, id);
+    return id;
+  }
+
+  /** Nothing was kept. */
+  void notPinned() {
+    pin = null;
   }
 
   /** Counts as running on an endpoint that is called by another one, until the answer begins. */
@@ -202,11 +213,12 @@ final class RoutedRequest {
   }
 
   /**
-   * The answer has gone to the client.
+   * An endpoint's answer has gone to the client.
    *
    * @param well whether it was a good one, so that nothing is left pinned
    */
-  void end(boolean well) {
+  void answered(Node node, boolean well) {
+    node.callSucceeded();
     finish(!well);
   }
 
